@@ -16,11 +16,11 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import yaml
 from jinja2 import TemplateError
 
 from operator_runner.ansible.forkserver.core_api import load_core_api_if_used
 from operator_runner.ansible.patches.replacing import wrap
+from operator_runner.core import ansible_yaml
 
 _MAX_TEMPLATES = 5_000
 """Templates that are kept; roles that change all the time do not fill the memory."""
@@ -107,7 +107,7 @@ def _compile_file(path: Path) -> None:
     elif path.suffix in _YAML:
         tasks = path.read_text()
         load_core_api_if_used(tasks)
-        for document in yaml.load_all(tasks, Loader=_Loader):
+        for document in ansible_yaml.load_all(tasks):
             for text in _texts(document, set()):
                 _compile(text, is_file=False)
 
@@ -142,10 +142,3 @@ def _texts(value: Any, seen: set[int]) -> Iterator[str]:
         seen.add(id(value))
         for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item, seen)
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads YAML with Ansible's tags, whose values (encrypted, or no templates) are left out."""
-
-
-_Loader.add_multi_constructor("!", lambda _loader, _suffix, _node: None)

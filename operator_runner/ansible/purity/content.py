@@ -13,6 +13,7 @@ import yaml
 from operator_runner.ansible.purity import templates
 from operator_runner.ansible.purity.tasks import play_impurities, task_impurities, value_impurities
 from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core import ansible_yaml
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import RunContent
 from operator_runner.core.run_inputs import digest_of
@@ -30,14 +31,6 @@ _TASKS = ("tasks", "handlers")
 _VALUES = ("defaults", "vars", "group_vars", "host_vars")
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_FILES = 2000
-_Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-
-
-class _Loader(_Base):  # type: ignore[misc]
-    """Reads what Ansible reads; values with a tag, such as !unsafe, are not templates."""
-
-
-_Loader.add_multi_constructor("!", lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +175,7 @@ def _impurities_in(root: Path, path: Path, data: bytes) -> Iterator[str]:
 
 def _yaml_impurities(data: bytes, impurities: Callable[[Any], Iterator[str]]) -> Iterator[str]:
     try:
-        document = yaml.load(data, Loader=_Loader)  # noqa: S506 (it is a safe one)
+        document = ansible_yaml.load(data)
     except (ValueError, yaml.YAMLError):
         yield "invalid YAML"
     else:
@@ -217,6 +210,6 @@ def _fingerprint(roots: tuple[Path, ...]) -> str:
 
 def _read_yaml(path: Path) -> Any:
     try:
-        return yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 (it is a safe one)
+        return ansible_yaml.load(path.read_bytes())
     except (OSError, ValueError, yaml.YAMLError):
         return None

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core import ansible_yaml
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import RunContent
 
@@ -30,14 +31,6 @@ _USES = re.compile(
 """Templates, and what Ansible takes for an expression without braces."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LARGEST_FILE = 1024 * 1024
-_Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-
-
-class _Loader(_Base):  # type: ignore[misc]
-    """Reads what Ansible reads; a value with a tag of Ansible's, such as !vault, is None here."""
-
-
-_Loader.add_multi_constructor("!", lambda *_: None)
 
 
 def declared_variables(content: RunContent, lookup: Lookup) -> frozenset[str]:
@@ -45,7 +38,7 @@ def declared_variables(content: RunContent, lookup: Lookup) -> frozenset[str]:
 
     Some more may be among them, such as words of a text beside an expression.
     """
-    reader = _Reader(lookup)
+    reader = _NameCollector(lookup)
     if content.role is not None:
         reader.role(content.role)
     else:
@@ -53,7 +46,7 @@ def declared_variables(content: RunContent, lookup: Lookup) -> frozenset[str]:
     return frozenset(reader.names)
 
 
-class _Reader:
+class _NameCollector:
     """Collects names; each file is read once."""
 
     def __init__(self, lookup: Lookup) -> None:
@@ -164,7 +157,7 @@ def _text(path: Path) -> str:
 
 def _read(path: Path) -> Any:
     try:
-        return yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 (it is a safe one)
+        return ansible_yaml.load(path.read_bytes())
     except (OSError, ValueError, yaml.YAMLError):
         return None
 

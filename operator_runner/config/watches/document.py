@@ -1,4 +1,4 @@
-"""Parse YAML into a tree with line numbers. Only this module of the package imports PyYAML."""
+"""Parse the YAML of watches.yaml into a tree with line numbers."""
 
 from __future__ import annotations
 

@@ -1,0 +1,27 @@
+"""Read the YAML of roles and playbooks without Ansible. Raises yaml.YAMLError and ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+_Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+class _AnsibleLoader(_Base):  # type: ignore[misc]
+    """A value with a tag of Ansible, such as !vault and !unsafe, is None: it is no template."""
+
+
+_AnsibleLoader.add_multi_constructor("!", lambda *_: None)
+
+
+def load(text: bytes | str) -> Any:
+    """Return the only document of a file."""
+    return yaml.load(text, Loader=_AnsibleLoader)  # noqa: S506 (it is a safe one)
+
+
+def load_all(text: bytes | str) -> Iterator[Any]:
+    """Yield the documents of a file."""
+    return yaml.load_all(text, Loader=_AnsibleLoader)
