@@ -15,7 +15,7 @@ import structlog
 from operator_runner.config.watches.selection import blocks_upgrade
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Forbidden
-from operator_runner.core.fencing import Fence, Tenure
+from operator_runner.core.fencing import Fence, LeaseTerm
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.kube.api import Api
 from operator_runner.kube.operator_condition import Condition, OperatorCondition
@@ -50,13 +50,13 @@ def upgradeable_condition(busy: Sequence[ObjectRef]) -> Condition:
 class OperatorConditionReporter:
     """Keeps the condition Upgradeable False while runs that block upgrades are under way."""
 
-    def __init__(self, condition: OperatorCondition | None, tenure: Tenure | None = None) -> None:
+    def __init__(self, condition: OperatorCondition | None, term: LeaseTerm | None = None) -> None:
         """Take None if OLM did not install this operator: then nothing is written.
 
-        `tenure` is that of the leader, None without leader election.
+        `term` is that of the leader, None without leader election.
         """
         self._condition = condition
-        self._tenure = tenure
+        self._term = term
         # In the order in which they began.
         self._busy: dict[ObjectRef, None] = {}
         self._changed = asyncio.Event()
@@ -66,10 +66,10 @@ class OperatorConditionReporter:
 
     @classmethod
     def of(
-        cls, api: Api, namespace: str, name: str, tenure: Tenure | None = None
+        cls, api: Api, namespace: str, name: str, term: LeaseTerm | None = None
     ) -> OperatorConditionReporter:
         """Report to the OperatorCondition `name`, if any, in the operator's own namespace."""
-        return cls(OperatorCondition(api, namespace, name) if name else None, tenure)
+        return cls(OperatorCondition(api, namespace, name) if name else None, term)
 
     @asynccontextmanager
     async def guard(self, body: Json, watch: Watch) -> AsyncIterator[None]:
@@ -118,7 +118,7 @@ class OperatorConditionReporter:
             # Serialized; each write has the state at its own time.
             async with asyncio.timeout(_TIMEOUT_SECONDS), self._lock:
                 condition = upgradeable_condition(tuple(self._busy))
-                await self._condition.set(condition, Fence(self._tenure))
+                await self._condition.set(condition, Fence(self._term))
         except (ApiError, TimeoutError) as error:
             self._log_failure(error)
             return False

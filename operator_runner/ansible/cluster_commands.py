@@ -79,16 +79,16 @@ def is_cluster_command(text: str, executable: str = "") -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class _ShellWord:
     """A word as it is written, and its value without quotes."""
 
     raw: str
     value: str
 
 
-def _parsed(text: str) -> list[list[_Word]]:
+def _parsed(text: str) -> list[list[_ShellWord]]:
     """Return the words of each command, empty if a part of the text is not understood."""
-    commands: list[list[_Word]] = [[]]
+    commands: list[list[_ShellWord]] = [[]]
     position = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
@@ -99,11 +99,11 @@ def _parsed(text: str) -> list[list[_Word]]:
             commands.append([])
         elif found["word"]:
             value = _QUOTED.sub(lambda quoted: quoted[1] or quoted[2] or "", found["word"])
-            commands[-1].append(_Word(found["word"], value))
+            commands[-1].append(_ShellWord(found["word"], value))
     return [each for each in commands if each]
 
 
-def _is_accepted(words: Sequence[_Word]) -> bool:
+def _is_accepted(words: Sequence[_ShellWord]) -> bool:
     if any(map(_is_expanded, words)):
         return False
     program = PurePosixPath(words[0].value)
@@ -114,7 +114,7 @@ def _is_accepted(words: Sequence[_Word]) -> bool:
     return check(values) and not any(map(_has_effect_on_host, values))
 
 
-def _is_expanded(word: _Word) -> bool:
+def _is_expanded(word: _ShellWord) -> bool:
     """Return whether the shell may make flags or several commands of a word."""
     plain = _QUOTED.sub("''", word.raw)
     found = _EXPANDED.search(plain)

@@ -98,13 +98,13 @@ class Execution:
         if not (self._settings.keep_runs and election.enabled) or self._settings.once is not None:
             return None
         # With shards, no other replica writes the keys of the same resources.
-        tenure = self._leadership.tenure if self._leadership.sharding is None else None
+        term = self._leadership.term if self._leadership.sharding is None else None
         archive = RunArchive(
             self._api,
             election.namespace or self._namespace,
             election.lease_name,
             self._runs,
-            lambda: Fence(tenure),
+            lambda: Fence(term),
             inputs=self.inputs,
         )
         self._runs.on_finished(archive.finished)

@@ -25,7 +25,7 @@ _RETRY_SECONDS = 2.0
 _log = structlog.get_logger(__name__)
 
 
-class Server(Protocol):
+class JobPort(Protocol):
     """The server for the Pods of Jobs; see `proxy.job_server.JobServer`."""
 
     async def start(self) -> None:
@@ -38,7 +38,7 @@ class Server(Protocol):
         """Close the server and its connections."""
 
 
-class Launcher(Protocol):
+class AdoptingLauncher(Protocol):
     """The launcher of Jobs; see `ansible.jobs.launcher.JobLauncher`."""
 
     @property
@@ -55,7 +55,9 @@ class Launcher(Protocol):
 class JobServing:
     """Serves Jobs as long as the operator may."""
 
-    def __init__(self, server: Server, launcher: Launcher, watches: Sequence[Watch]) -> None:
+    def __init__(
+        self, server: JobPort, launcher: AdoptingLauncher, watches: Sequence[Watch]
+    ) -> None:
         """Open nothing yet."""
         self._server = server
         self._launcher = launcher

@@ -11,7 +11,7 @@ import structlog
 from operator_runner.app.shard_gate import ShardGate
 from operator_runner.app.signals import Interrupted, unless_stopped
 from operator_runner.controller.sharding import Sharding, SlotEvents
-from operator_runner.core.fencing import Fences, Tenure
+from operator_runner.core.fencing import Fences, LeaseTerm
 from operator_runner.core.model import ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
@@ -75,14 +75,14 @@ class Leadership:
         self._metrics, self._lease = metrics, lease
         self.is_leading = False
         self.gate = ShardGate(sharding, elector, {watch.gvk for watch in watches}, uid)
-        self.fences = Fences(self.gate.tenure_of)
+        self.fences = Fences(self.gate.term_of)
         if sharding is not None:
             metrics.shards.enable()
 
     @property
-    def tenure(self) -> Tenure | None:
-        """The tenure of the Lease; without shards it covers every resource."""
-        return None if self._elector is None else self._elector.tenure
+    def term(self) -> LeaseTerm | None:
+        """The term of the Lease; without shards it covers every resource."""
+        return None if self._elector is None else self._elector.term
 
     async def acquire(self, stop: asyncio.Event) -> bool:
         """Wait until this replica may work; return False if it is to end before."""

@@ -29,7 +29,7 @@ from operator_runner.app.endpoints import open_metrics, open_probes
 from operator_runner.app.event_sources import EventSources, Handlers
 from operator_runner.app.execution import Execution
 from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership, elector_of, sharding_of
-from operator_runner.app.run_once import Once
+from operator_runner.app.run_once import RunOnce
 from operator_runner.app.signals import (
     Interrupted,
     take_signals,
@@ -216,7 +216,7 @@ class Operator:
             enqueue=self._enqueue,
         )
         self._operator_condition = OperatorConditionReporter.of(
-            self._api, connection.namespace, settings.operator_condition, self._leadership.tenure
+            self._api, connection.namespace, settings.operator_condition, self._leadership.term
         )
         self._loop_throttle = LoopThrottle(
             self._dependents.writes.is_recent_echo, self._dependents.writes.has_written
@@ -354,9 +354,9 @@ class Operator:
             raise error
         return 0 if ended is None else 1
 
-    def _once(self) -> Once:
+    def _once(self) -> RunOnce:
         """Return the reconcile of one resource, of `run --once`."""
-        return Once(
+        return RunOnce(
             self._settings,
             self._watches,
             self._discovery,

@@ -27,7 +27,7 @@ _INTERRUPTED = 128 + signal.SIGINT
 """Exit status."""
 
 
-class Once:
+class RunOnce:
     """Reconciles one resource, as `run` does after an event of it."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from operator_runner.controller.sharding import Sharding
-from operator_runner.core.fencing import Tenure
+from operator_runner.core.fencing import LeaseTerm
 from operator_runner.core.model import GVK, ObjectRef
 from operator_runner.kube.leader_election import LeaderElector
 
@@ -26,13 +26,13 @@ class ShardGate:
         self._kinds = kinds
         self._uid = uid
 
-    def tenure_of(self, ref: ObjectRef) -> Tenure | None:
-        """Return the tenure that covers a resource, or the trigger object of an Event."""
+    def term_of(self, ref: ObjectRef) -> LeaseTerm | None:
+        """Return the term that covers a resource, or the trigger object of an Event."""
         if self._sharding is None:
-            return None if self._elector is None else self._elector.tenure
+            return None if self._elector is None else self._elector.term
         if ref.gvk in self._kinds:
-            return self._sharding.tenure_of(self._uid(ref))
-        return self._sharding.tenure
+            return self._sharding.term_of(self._uid(ref))
+        return self._sharding.term
 
     def may_reconcile(self, ref: ObjectRef) -> bool:
         """Return whether this replica reconciles a resource; all do once it is deleted.

@@ -18,12 +18,12 @@ from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.backoff_annotation import BackoffState, bounded
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict
-from operator_runner.core.fencing import Tenure, boot_time
+from operator_runner.core.fencing import LeaseTerm, boot_time
 from operator_runner.core.slot_assignment import (
-    Change,
     Member,
+    MemberReport,
     MemberSlots,
-    Report,
+    SlotChange,
     revise,
     slot_of,
 )
@@ -89,29 +89,29 @@ class Sharding:
         self._to_revise = asyncio.Event()
         self._decided: object = None
         """The assignment and reports of the last revision."""
-        self._reported: Report | None = None
+        self._reported: MemberReport | None = None
         self._gone: set[Member] = set()
         self._failed: dict[Member, float] = {}
         """Members that a coordinator should replace, and since when."""
         self._failures = Deduplicator()
-        lease = membership.tenure
-        self._no_tenure = Tenure(lease.lease, lease.times)
+        lease = membership.term
+        self._no_term = LeaseTerm(lease.lease, lease.times)
 
     # Resources -----------------------------------------------------------------------
 
     @property
-    def tenure(self) -> Tenure:
-        """The tenure of this member."""
-        return self._membership.tenure
+    def term(self) -> LeaseTerm:
+        """The term of this member."""
+        return self._membership.term
 
     def is_active(self, uid: str) -> bool:
         """Return whether the resource may be run."""
         return slot_of(uid) in self._slots.active
 
-    def tenure_of(self, uid: str) -> Tenure:
-        """Return the tenure that covers the resource; one that has ended if it is not held."""
+    def term_of(self, uid: str) -> LeaseTerm:
+        """Return the term that covers the resource; one that has ended if it is not held."""
         held = bool(uid) and slot_of(uid) in self._slots.held
-        return self.tenure if held else self._no_tenure
+        return self.term if held else self._no_term
 
     def claim(self, uid: str) -> bool:
         """Return whether the current task may reconcile the resource.
@@ -164,7 +164,7 @@ class Sharding:
             self._decided = leases.assignment, reports
             self._to_revise.set()
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: SlotChange) -> None:
         for slot in change.gained & self._drains.keys():
             self._drains.pop(slot).cancel()
         if change.gained:

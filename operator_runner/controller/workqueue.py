@@ -39,7 +39,7 @@ class Item:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _KeyState:
     """The state of one key: ready while it has causes, delayed while it has `scheduled`."""
 
     causes: dict[Cause, None] = field(default_factory=dict)
@@ -57,14 +57,14 @@ class QueueState:
     def __init__(self, concurrency: Concurrency, backoff: BackoffSettings) -> None:
         """Start empty, with the caps and delays given."""
         self._backoff = backoff
-        self._entries: dict[ObjectRef, _Entry] = {}
+        self._entries: dict[ObjectRef, _KeyState] = {}
         self._scheduler = FairScheduler(concurrency)
         self._timers: list[tuple[float, int, ObjectRef]] = []  # (due, sequence, key)
         self._sequence = itertools.count()
 
     def add(self, key: ObjectRef, cause: Cause, now: float) -> None:
         """Request a reconcile of `key` as soon as caps and priorities allow it."""
-        entry = self._entries.setdefault(key, _Entry())
+        entry = self._entries.setdefault(key, _KeyState())
         if not entry.causes:
             entry.ready_since = now
         if len(entry.causes) < _MAX_CAUSES or all(c.trigger != cause.trigger for c in entry.causes):
@@ -77,7 +77,7 @@ class QueueState:
 
         Any run of the key in between replaces this one: it decides when the next one is due.
         """
-        entry = self._entries.setdefault(key, _Entry())
+        entry = self._entries.setdefault(key, _KeyState())
         due = now + delay
         if entry.scheduled is not None and entry.scheduled[0] <= due:
             return
@@ -100,7 +100,7 @@ class QueueState:
 
         The backoff begins with `first` seconds, if this is more than that of the settings.
         """
-        entry = self._entries.setdefault(key, _Entry())
+        entry = self._entries.setdefault(key, _KeyState())
         first = max(first, self._backoff.first.total_seconds())
         limit = self._backoff.limit.total_seconds()
         # 2**60 exceeds any limit, and much larger exponents overflow.

@@ -1,7 +1,7 @@
 """Fencing: a run may write only while this process holds the Lease that it held at its start.
 
-Leader election extends a Tenure, each reconcile takes a Fence from it, and each write a Permit
-from the fence. Standard library only. See docs/adr/0034-fencing.md.
+Leader election extends a LeaseTerm, each reconcile takes a Fence from it, and each write takes a
+WritePermit from the fence. Standard library only. See docs/adr/0034-fencing.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LeaseTimes:
         return self.duration - age - (self.duration - self.renew_deadline) / 2
 
 
-class Tenure:
+class LeaseTerm:
     """The time for which this process holds a Lease; each renewal extends it."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Tenure:
         self._renewed = clock()
 
     def now(self) -> float:
-        """Return the time of the clock by which the tenure is measured, in seconds."""
+        """Return the time of the clock by which the term is measured, in seconds."""
         return self._clock()
 
     @property
@@ -87,38 +87,38 @@ class Tenure:
 class Fence:
     """Permits the writes of one reconcile, until this process may have lost its Lease."""
 
-    def __init__(self, tenure: Tenure | None) -> None:
-        """Bind the fence to the present epoch of `tenure`; None permits all writes."""
-        self._tenure = tenure
-        self._epoch = tenure.epoch if tenure is not None else None
+    def __init__(self, term: LeaseTerm | None) -> None:
+        """Bind the fence to the present epoch of `term`; None permits all writes."""
+        self._term = term
+        self._epoch = term.epoch if term is not None else None
         self._refused = asyncio.Event()
 
-    def permit(self) -> Permit | None:
+    def permit(self) -> WritePermit | None:
         """Return the permit for a write that is about to be sent; None: without a time limit.
 
         Raises Fenced.
         """
         self.check()
-        if self._tenure is None:
+        if self._term is None:
             return None
-        return Permit(self, self._tenure.times.limit(self._tenure.age))
+        return WritePermit(self, self._term.times.limit(self._term.age))
 
     def check(self, limit: float = 0.0) -> None:
         """Raise Fenced unless a write may be sent now; once it has, it always does."""
-        if self._tenure is None:
+        if self._term is None:
             return
-        current = self._epoch is not None and self._epoch == self._tenure.epoch
-        age = self._tenure.age
-        if self._refused.is_set() or not current or not self._tenure.times.permits(age, limit):
+        current = self._epoch is not None and self._epoch == self._term.epoch
+        age = self._term.age
+        if self._refused.is_set() or not current or not self._term.times.permits(age, limit):
             self._refused.set()
-            raise Fenced(_message(self._tenure, age if current else None))
+            raise Fenced(_message(self._term, age if current else None))
 
     async def guard(self, play: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return the result of a run; cancel it as soon as one of its writes is refused.
 
         Raises Fenced then, and also if no more writes are permitted when the run has ended.
         """
-        if self._tenure is None:
+        if self._term is None:
             return await play()
         playing = asyncio.create_task(play())
         refused = asyncio.create_task(self._refused.wait())
@@ -131,7 +131,7 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
-class Permit:
+class WritePermit:
     """The permission to send one write now."""
 
     fence: Fence
@@ -155,15 +155,15 @@ UNFENCED = Fence(None)
 class Fences:
     """The fences of resources: one for each reconcile, and else one of the present epoch."""
 
-    def __init__(self, tenure_of: Callable[[ObjectRef], Tenure | None] = lambda _: None) -> None:
-        """`tenure_of` returns the tenure that covers a resource, None without leader election."""
-        self._tenure_of = tenure_of
+    def __init__(self, term_of: Callable[[ObjectRef], LeaseTerm | None] = lambda _: None) -> None:
+        """`term_of` returns the term that covers a resource, None without leader election."""
+        self._term_of = term_of
         self._current: dict[ObjectRef, Fence] = {}
 
     @contextmanager
     def reconciling(self, ref: ObjectRef) -> Iterator[Fence]:
         """Bind all writes for the resource inside the block to the present epoch."""
-        fence = self._current[ref] = Fence(self._tenure_of(ref))
+        fence = self._current[ref] = Fence(self._term_of(ref))
         try:
             yield fence
         finally:
@@ -171,12 +171,12 @@ class Fences:
 
     def of(self, ref: ObjectRef) -> Fence:
         """Return the fence of writes for the resource."""
-        return self._current.get(ref) or Fence(self._tenure_of(ref))
+        return self._current.get(ref) or Fence(self._term_of(ref))
 
 
-def _message(tenure: Tenure, age: float | None) -> str:
+def _message(term: LeaseTerm, age: float | None) -> str:
     """Return what was refused, why, and a hint; `age` is None if the epoch has ended."""
-    times = tenure.times
+    times = term.times
     why = (
         "this process no longer holds it as it did when the run began"
         if age is None
@@ -184,7 +184,7 @@ def _message(tenure: Tenure, age: float | None) -> str:
         f" {times.duration:g} s after a renewal"
     )
     return (
-        f"write refused by leader election (Lease {tenure.lease}): {why}; the run is repeated by"
+        f"write refused by leader election (Lease {term.lease}): {why}; the run is repeated by"
         " the replica that leads. If this recurs, give the operator more CPU, or increase"
         " --leader-elect-lease-duration and --leader-elect-renew-deadline"
     )

@@ -21,7 +21,7 @@ Member: TypeAlias = str
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class SlotMove:
     """A slot that is to move; `since` is the epoch that announced it."""
 
     to: Member
@@ -39,7 +39,7 @@ class Assignment:
     uid: str = ""
     epoch: int = 0
     owners: Mapping[int, Member] = field(default_factory=dict)
-    moves: Mapping[int, Move] = field(default_factory=dict)
+    moves: Mapping[int, SlotMove] = field(default_factory=dict)
 
     def slots_of(self, member: Member) -> frozenset[int]:
         """Return the slots that a member owns and that do not move away."""
@@ -51,7 +51,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MemberReport:
     """What a member has reported: uid and epoch of the assignment that it has observed.
 
     A slot is `held` as long as a run of one of its resources may write. A member that is `leaving`
@@ -65,7 +65,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SlotChange:
     """What a new assignment changes for a member: slots to begin with, and slots to drain."""
 
     gained: frozenset[int] = frozenset()
@@ -91,19 +91,19 @@ class MemberSlots:
         return self.active | self.draining
 
     @property
-    def report(self) -> Report:
+    def report(self) -> MemberReport:
         """What is reported to the coordinator."""
-        return Report(self.uid, self.epoch, self.held, self._leaving)
+        return MemberReport(self.uid, self.epoch, self.held, self._leaving)
 
-    def observe(self, assignment: Assignment | None) -> Change:
+    def observe(self, assignment: Assignment | None) -> SlotChange:
         """Follow an assignment; None if it does not exist. An older one changes nothing."""
         new = assignment or Assignment()
         if new.uid == self.uid and new.epoch <= self.epoch:
-            return Change()
+            return SlotChange()
         self.uid, self.epoch = new.uid, new.epoch
         return self._set_active(frozenset() if self._leaving else new.slots_of(self.member))
 
-    def leave(self) -> Change:
+    def leave(self) -> SlotChange:
         """Take no more slots, and drain the present ones."""
         self._leaving = True
         return self._set_active(frozenset())
@@ -112,8 +112,8 @@ class MemberSlots:
         """Release a slot whose last run has ended."""
         self.draining -= {slot}
 
-    def _set_active(self, slots: frozenset[int]) -> Change:
-        change = Change(gained=slots - self.active, lost=self.active - slots)
+    def _set_active(self, slots: frozenset[int]) -> SlotChange:
+        change = SlotChange(gained=slots - self.active, lost=self.active - slots)
         self.draining = (self.draining | change.lost) - slots
         self.active = slots
         return change
@@ -126,7 +126,7 @@ def slot_of(uid: str) -> int:
 
 def revise(
     current: Assignment,
-    reports: Mapping[Member, Report],
+    reports: Mapping[Member, MemberReport],
     gone: Collection[Member],
     limit: int | None = None,
 ) -> Assignment:
@@ -150,7 +150,7 @@ def revise(
         owner = owners.setdefault(slot, target)
         if owner != target:
             announced = current.moves.get(slot)
-            moves[slot] = Move(target, epoch if announced is None else announced.since)
+            moves[slot] = SlotMove(target, epoch if announced is None else announced.since)
     if owners == current.owners and moves == current.moves:
         return current
     return Assignment(current.uid, epoch, owners, moves)
@@ -209,7 +209,7 @@ def decode_assignment(uid: str, text: str) -> Assignment:
             for slot in slots
         }
         moves = {
-            _slot(slot): Move(str(move["to"]), int(move["since"]))
+            _slot(slot): SlotMove(str(move["to"]), int(move["since"]))
             for slot, move in content["moves"].items()
         }
         return Assignment(uid, int(content["epoch"]), owners, moves)
@@ -217,7 +217,7 @@ def decode_assignment(uid: str, text: str) -> Assignment:
         raise ValueError(f"invalid assignment: {error!r}") from error
 
 
-def encode_report(report: Report) -> str:
+def encode_report(report: MemberReport) -> str:
     """Return a report as JSON."""
     held = sorted(report.held)
     return json.dumps(
@@ -225,19 +225,19 @@ def encode_report(report: Report) -> str:
     )
 
 
-def decode_report(text: str) -> Report:
+def decode_report(text: str) -> MemberReport:
     """Read a report. Raises ValueError for anything else."""
     try:
         content = json.loads(text)
         held = frozenset(map(_slot, content["held"]))
         epoch = int(content["epoch"])
-        return Report(str(content["uid"]), epoch, held, content["leaving"] is True)
+        return MemberReport(str(content["uid"]), epoch, held, content["leaving"] is True)
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"invalid report: {error!r}") from error
 
 
 def _has_released(
-    owner: Member, slot: int, current: Assignment, reports: Mapping[Member, Report]
+    owner: Member, slot: int, current: Assignment, reports: Mapping[Member, MemberReport]
 ) -> bool:
     report, move = reports.get(owner), current.moves.get(slot)
     if report is None or slot in report.held:
@@ -248,7 +248,7 @@ def _has_released(
 
 
 def _have_all_observed(
-    current: Assignment, reports: Mapping[Member, Report], gone: Collection[Member]
+    current: Assignment, reports: Mapping[Member, MemberReport], gone: Collection[Member]
 ) -> bool:
     """Return whether every member has stopped working by a former assignment."""
     return all(

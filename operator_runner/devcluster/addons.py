@@ -12,7 +12,7 @@ from string import Template
 from operator_runner.devcluster import files, supervision, tools
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
-from operator_runner.devcluster.state import Part, State
+from operator_runner.devcluster.state import ClusterState, Part
 
 DNS, PROVISIONER = "coredns", "local-provisioner"
 _OBJECTS = Path(__file__).with_name("addon-objects.yaml")
@@ -20,7 +20,7 @@ _PROVISIONER_NAME = "operator-runner.dev/local"
 _READY_PORT, _METRICS_PORT = 8181, 8182
 
 
-def start(home: Home, state: State, subnets: Subnets, programs: Path) -> State:
+def start(home: Home, state: ClusterState, subnets: Subnets, programs: Path) -> ClusterState:
     """Create the objects of the addons and start their programs; the API server must be ready."""
     objects = Template(_OBJECTS.read_text()).substitute(
         dns_service=subnets.dns, dns_server=subnets.node, provisioner=_PROVISIONER_NAME

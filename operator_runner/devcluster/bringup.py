@@ -34,7 +34,7 @@ from operator_runner.devcluster.control_plane import (
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.health import Prober
 from operator_runner.devcluster.locations import Home
-from operator_runner.devcluster.state import State, save
+from operator_runner.devcluster.state import ClusterState, save
 
 # The link's address is the cluster's own, so the usual port is free there.
 _PORT = 6443
@@ -70,7 +70,7 @@ def start(options: StartOptions) -> None:
     options.say(f"The cluster {options.name!r} is up after {time.monotonic() - begin:.1f} s")
 
 
-def _start_control_plane(options: StartOptions) -> State:
+def _start_control_plane(options: StartOptions) -> ClusterState:
     home = options.home
     programs = binaries.find(binaries.CONTROL_PLANE, options.environment, options.console)
     _make_folders(home)
@@ -78,13 +78,13 @@ def _start_control_plane(options: StartOptions) -> State:
     options.say("Starting etcd, kube-apiserver and kube-controller-manager")
     endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, nodes=())
     control = control_plane.prepare(programs, home, endpoint, options.name, options.api_server)
-    state = save(home, State(process.boot(), endpoint.url, slot=None))
+    state = save(home, ClusterState(process.boot(), endpoint.url, slot=None))
     state = _start_api(state, control)
     supervision.wait_until_healthy(home, state, "kube-apiserver")
     return supervision.start(home, state, control.controller_manager())
 
 
-def _start_full(options: StartOptions) -> State:
+def _start_full(options: StartOptions) -> ClusterState:
     home = options.home
     host.require_root()
     if installed := host.require_packages(install=options.install_packages):
@@ -103,7 +103,7 @@ def _start_full(options: StartOptions) -> State:
     addresses = tuple(subnets.node_of(number + 1) for number in range(nodes))
     endpoint = Endpoint(subnets.host, port, subnets.services, addresses)
     control = control_plane.prepare(programs, home, endpoint, options.name, options.api_server)
-    state = State(process.boot(), endpoint.url, subnets.slot)
+    state = ClusterState(process.boot(), endpoint.url, subnets.slot)
     # The slow steps start first and run while the next step is prepared.
     configs = []
     for _ in range(nodes):
@@ -122,7 +122,7 @@ def _start_full(options: StartOptions) -> State:
     return state
 
 
-def resume(options: StartOptions, state: State) -> None:
+def resume(options: StartOptions, state: ClusterState) -> None:
     """Check a running cluster, and start those of its parts that have stopped."""
     if options.full != (state.slot is not None):
         kind = "with a node" if state.slot is not None else "without a node"
@@ -144,14 +144,14 @@ def resume(options: StartOptions, state: State) -> None:
     options.say(f"The cluster {options.name!r} is up")
 
 
-def _start_api(state: State, control: ControlPlane) -> State:
+def _start_api(state: ClusterState, control: ControlPlane) -> ClusterState:
     state = supervision.start(control.home, state, control.etcd())
     supervision.wait_until_healthy(control.home, state, "etcd")
     _write_kubectl(control.home, control.programs)
     return supervision.start(control.home, state, control.api_server())
 
 
-def _finish(options: StartOptions, state: State) -> None:
+def _finish(options: StartOptions, state: ClusterState) -> None:
     prober = Prober(options.home)
     account = f"{state.server}/api/v1/namespaces/default/serviceaccounts/default"
 

@@ -27,7 +27,7 @@ from operator_runner.devcluster.control_plane import ApiServerOptions
 from operator_runner.devcluster.errors import ClusterError, NotRunning
 from operator_runner.devcluster.locations import Home, home_of
 from operator_runner.devcluster.olm import NAMESPACE, SOURCE, Olm
-from operator_runner.devcluster.state import Node, Part, State, load, save
+from operator_runner.devcluster.state import ClusterState, Node, Part, load, save
 from operator_runner.devcluster.supervision import PartStatus
 
 # The API server would wait a minute for its clients to close their watches.
@@ -224,7 +224,7 @@ class Cluster:
                 state = supervision.start(self._home, state, part)
             supervision.wait_until_healthy(self._home, state, part.name)
 
-    def _current(self) -> State | None:
+    def _current(self) -> ClusterState | None:
         """Return the state of a complete start of this boot whose node, if any, still runs."""
         state = load(self._home)
         if state is None or not state.ready or state.boot != process.boot():
@@ -233,7 +233,7 @@ class Cluster:
             return None
         return state
 
-    def _running(self) -> State:
+    def _running(self) -> ClusterState:
         state = load(self._home)
         if state is None or state.boot != process.boot():
             raise NotRunning(
@@ -257,7 +257,7 @@ class Cluster:
             )
         return state.nodes[0]
 
-    def _part(self, state: State, name: str) -> Part:
+    def _part(self, state: ClusterState, name: str) -> Part:
         part = state.part(name)
         if part is None:
             known = ", ".join(part.name for part in state.parts)

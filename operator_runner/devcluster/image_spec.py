@@ -99,7 +99,7 @@ def parse(text: str, source: str) -> ImageSpec:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ImageError(f"{source}: {error}") from error
-    read = _Reader(source)
+    read = _SpecReader(source)
     top = read.mapping(document, "the document", _KEYS)
     if not top.get("tag") or ":" not in posixpath.basename(str(top["tag"])):
         raise ImageError(f"{source}: tag: a name with a version is needed, such as `name:1`")
@@ -128,7 +128,7 @@ def parse(text: str, source: str) -> ImageSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _SpecReader:
     """Checks values; its errors name the file and the field."""
 
     source: str

@@ -20,14 +20,14 @@ from operator_runner.devcluster.health import Prober
 from operator_runner.devcluster.locations import Home, numbered
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.node_config import NodeConfig
-from operator_runner.devcluster.state import State, save
+from operator_runner.devcluster.state import ClusterState, save
 
 NAME = "node"
 
 
 def create(
-    home: Home, state: State, subnets: Subnets, pause_image: str
-) -> tuple[State, NodeConfig]:
+    home: Home, state: ClusterState, subnets: Subnets, pause_image: str
+) -> tuple[ClusterState, NodeConfig]:
     """Make the namespaces, cgroups and configuration of the next node, and start containerd."""
     number = len(state.nodes) + 1
     folder, name = files.private_folder(home.node_folder(number)), numbered(NAME, number)
@@ -53,20 +53,20 @@ def create(
     return supervision.start(home, state, containerd), config
 
 
-def load_pause(home: Home, state: State, archive: Path) -> None:
+def load_pause(home: Home, state: ClusterState, archive: Path) -> None:
     """Give the nodes the image of which every Pod needs one container."""
     for number, node in enumerate(state.nodes, start=1):
         supervision.wait_until_healthy(home, state, numbered("containerd", number))
         images.load(node, archive)
 
 
-def join(home: Home, state: State, config: NodeConfig, programs: Path) -> State:
+def join(home: Home, state: ClusterState, config: NodeConfig, programs: Path) -> ClusterState:
     """Start kubelet and kube-proxy; the API server must be ready."""
     state = supervision.start(home, state, node_config.kubelet(config, programs))
     return supervision.start(home, state, node_config.kube_proxy(config, programs))
 
 
-def wait_until_schedulable(home: Home, state: State) -> None:
+def wait_until_schedulable(home: Home, state: ClusterState) -> None:
     """Return when the nodes are ready and take Pods."""
     prober = Prober(home)
     for name in (node_name(number + 1) for number in range(len(state.nodes))):

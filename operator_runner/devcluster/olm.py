@@ -18,7 +18,7 @@ from operator_runner.devcluster.errors import ClusterError, NotRunning
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.process import Process
-from operator_runner.devcluster.state import Part, State
+from operator_runner.devcluster.state import ClusterState, Part
 
 OPERATOR, CATALOG, SERVER = "olm-operator", "catalog-operator", "opm"
 """The parts; the first two are named as OLM's own Deployments are."""
@@ -40,7 +40,7 @@ class Olm:
 
     home: Home
     programs: Path
-    state: State
+    state: ClusterState
 
     def install(self) -> Olm:
         """Make OLM's objects and start its programs; return when it works.
@@ -163,6 +163,6 @@ class Olm:
         tools.run(str(self.home.bin / "kubectl"), *arguments)
 
 
-def _runs(state: State, name: str) -> bool:
+def _runs(state: ClusterState, name: str) -> bool:
     running: Process | None = state.processes.get(name)
     return running is not None and process.alive(running)

@@ -35,7 +35,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ClusterState:
     """A started cluster."""
 
     boot: str
@@ -55,7 +55,7 @@ class State:
         """Return the node with this number, counted from 1, or None."""
         return self.nodes[number - 1] if 0 < number <= len(self.nodes) else None
 
-    def with_process(self, part: Part, process: Process) -> State:
+    def with_process(self, part: Part, process: Process) -> ClusterState:
         """Return the state after `part` was started as `process`."""
         others = tuple(other for other in self.parts if other.name != part.name)
         known = self.parts if part in self.parts else (*others, part)
@@ -63,7 +63,7 @@ class State:
             self, parts=known, processes={**self.processes, part.name: process}
         )
 
-    def with_processes(self, processes: dict[str, Process]) -> State:
+    def with_processes(self, processes: dict[str, Process]) -> ClusterState:
         """Return the state with `processes` as those that run."""
         return dataclasses.replace(self, processes=processes)
 
@@ -72,13 +72,13 @@ class State:
         return next((part for part in self.parts if part.name == name), None)
 
 
-def save(home: Home, state: State) -> State:
+def save(home: Home, state: ClusterState) -> ClusterState:
     """Store `state` in one step; return it."""
     files.write(home.state, json.dumps(dataclasses.asdict(state), indent=1))
     return state
 
 
-def load(home: Home) -> State | None:
+def load(home: Home) -> ClusterState | None:
     """Return the stored state, or None if it does not exist or cannot be read.
 
     None is also returned for a file of another version, or one cut short by a full disk: processes
@@ -90,9 +90,9 @@ def load(home: Home) -> State | None:
         return None
 
 
-def _decoded(data: dict[str, Any]) -> State:
+def _decoded(data: dict[str, Any]) -> ClusterState:
     nodes = [(Process(**node["holder"]), Process(**node["init"])) for node in data["nodes"]]
-    return State(
+    return ClusterState(
         boot=data["boot"],
         server=data["server"],
         slot=data["slot"],

@@ -12,7 +12,7 @@ from operator_runner.devcluster.errors import NotReady, NotRunning, PartDied
 from operator_runner.devcluster.health import Prober
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.process import Process
-from operator_runner.devcluster.state import Part, State, save
+from operator_runner.devcluster.state import ClusterState, Part, save
 
 _POLL = 0.05
 _LOG_LINES = 15
@@ -30,7 +30,7 @@ class PartStatus:
     log: Path
 
 
-def start(home: Home, state: State, part: Part) -> State:
+def start(home: Home, state: ClusterState, part: Part) -> ClusterState:
     """Start `part`, record it, and return the new state."""
     log = home.log_of(part.name)
     if part.node:
@@ -46,13 +46,13 @@ def start(home: Home, state: State, part: Part) -> State:
     return save(home, state.with_process(part, started))
 
 
-def statuses(home: Home, state: State) -> tuple[PartStatus, ...]:
+def statuses(home: Home, state: ClusterState) -> tuple[PartStatus, ...]:
     """Return the status of every part."""
     prober = Prober(home)
     return tuple(_status(home, state, part, prober) for part in state.parts)
 
 
-def wait_until_healthy(home: Home, state: State, *names: str, seconds: float = 120) -> None:
+def wait_until_healthy(home: Home, state: ClusterState, *names: str, seconds: float = 120) -> None:
     """Return when the parts `names` (all parts if none is named) are well."""
     prober = Prober(home)
     for part in state.parts:
@@ -66,7 +66,7 @@ def wait_until_healthy(home: Home, state: State, *names: str, seconds: float = 1
 
 
 def wait_until(
-    home: Home, state: State, done: Callable[[], bool], what: str, *, seconds: float = 120
+    home: Home, state: ClusterState, done: Callable[[], bool], what: str, *, seconds: float = 120
 ) -> None:
     """Poll `done`; raise PartDied if a part ends meanwhile, NotReady after `seconds`."""
     deadline = time.monotonic() + seconds
@@ -93,7 +93,7 @@ def died(home: Home, name: str) -> PartDied:
     )
 
 
-def _status(home: Home, state: State, part: Part, prober: Prober) -> PartStatus:
+def _status(home: Home, state: ClusterState, part: Part, prober: Prober) -> PartStatus:
     log = home.log_of(part.name)
     running: Process | None = state.processes.get(part.name)
     if running is None:

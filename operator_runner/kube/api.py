@@ -20,7 +20,7 @@ from operator_runner.core.errors import (
     NotFound,
     Unavailable,
 )
-from operator_runner.core.fencing import UNFENCED, Fence, Permit
+from operator_runner.core.fencing import UNFENCED, Fence, WritePermit
 from operator_runner.core.model import Json
 from operator_runner.kube.session import Connection, fenced_by
 
@@ -139,7 +139,9 @@ def metadata_watch_key(path: str) -> str:
     return f"{path} (metadata)"
 
 
-def _limited(params: Mapping[str, str] | None, permit: Permit | None) -> Mapping[str, str] | None:
+def _limited(
+    params: Mapping[str, str] | None, permit: WritePermit | None
+) -> Mapping[str, str] | None:
     """Return the parameters with the time limit of the permit, if there is one."""
     return params if permit is None else {**(params or {}), "timeout": permit.timeout}
 

@@ -1,6 +1,6 @@
 """Leader election with a Lease, by the rules of client-go. See ADR 0003 for the reasons.
 
-The tenure of the Lease permits the writes of runs, see core/fencing.py. The loop that renews the
+The term of the Lease permits the writes of runs, see core/fencing.py. The loop that renews the
 Lease is in lease_keeper.py.
 """
 
@@ -82,7 +82,7 @@ class LeaderElector:
             write=self._acquire_or_renew,
             grant="get, create and update",
         )
-        self.tenure = self._lease.tenure
+        self.term = self._lease.term
         self._observed = ObservedLease({}, time.monotonic())
 
     async def acquire(self) -> None:

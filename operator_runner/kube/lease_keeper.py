@@ -17,7 +17,7 @@ import structlog
 
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict, Forbidden
-from operator_runner.core.fencing import Epoch, LeaseTimes, Tenure
+from operator_runner.core.fencing import Epoch, LeaseTerm, LeaseTimes
 from operator_runner.core.model import GVK, Json
 from operator_runner.core.settings import LeaderElection
 
@@ -40,7 +40,7 @@ class LeaseAttempt(Enum):
 
 
 class LeaseKeeper:
-    """One Lease of this process, and the tenure for which it is held."""
+    """One Lease of this process, and the term for which it is held."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class LeaseKeeper:
         """Seconds after a renewal at which the Lease expires."""
         self._deadline = election.renew_deadline.total_seconds()
         self.retry_period = self._deadline / _RETRIES_PER_DEADLINE
-        self.tenure = Tenure(f"{namespace}/{name}", LeaseTimes(self.seconds, self._deadline))
+        self.term = LeaseTerm(f"{namespace}/{name}", LeaseTimes(self.seconds, self._deadline))
         self._write = write
         self._grant = f"{grant} leases.coordination.k8s.io in {namespace}"
         self._wake = asyncio.Event()
@@ -97,7 +97,7 @@ class LeaseKeeper:
 
     async def stop(self) -> None:
         """End the renewals; further writes of runs are refused."""
-        self.tenure.end()
+        self.term.end()
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
@@ -119,15 +119,15 @@ class LeaseKeeper:
                     break
             _log.error("Lost the lease", lease=self.name, reason=reason)
         finally:
-            self.tenure.end()
+            self.term.end()
             self._lost.set()
 
     def _left(self) -> float:
-        return self._deadline - self.tenure.age
+        return self._deadline - self.term.age
 
     async def _try(self, timeout: float) -> LeaseAttempt:  # noqa: ASYNC109 an outcome, not an error
         # From before the request: other replicas count from when they observe its result.
-        started = self.tenure.now()
+        started = self.term.now()
         self._wake.clear()
         try:
             async with asyncio.timeout(timeout):
@@ -144,11 +144,11 @@ class LeaseKeeper:
         return LeaseAttempt.HELD
 
     def _extend(self, epoch: Epoch, sent: float) -> None:
-        if self.tenure.epoch not in {None, epoch}:
+        if self.term.epoch not in {None, epoch}:
             _log.warning(
                 "Acquired the lease again: current runs may no longer write", lease=self.name
             )
-        self.tenure.extend(epoch, sent)
+        self.term.extend(epoch, sent)
 
     def _log_failure(self, error: Exception) -> None:
         """Log a failure unless it is the same as the last one."""

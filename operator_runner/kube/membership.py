@@ -15,7 +15,7 @@ from operator_runner.core.backoff_annotation import BackoffState, encode_states
 from operator_runner.core.errors import ApiError, Conflict, NotFound
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
-from operator_runner.core.slot_assignment import Member, Report, encode_report
+from operator_runner.core.slot_assignment import Member, MemberReport, encode_report
 from operator_runner.kube.api import Api
 from operator_runner.kube.lease_keeper import (
     LEASE,
@@ -45,16 +45,16 @@ class Membership:
             grant="get, list, watch, create, update and delete",
         )
         self.name = self._lease.name
-        self.tenure = self._lease.tenure
+        self.term = self._lease.term
         self.seconds: float = self._lease.seconds
         """Seconds after a renewal at which the Lease expires."""
-        self._report: Callable[[], Report] = Report
+        self._report: Callable[[], MemberReport] = MemberReport
         self._backoff: Callable[[], Mapping[str, BackoffState]] = dict
         self._renewed: Json = {}
 
     async def join(
         self,
-        report: Callable[[], Report],
+        report: Callable[[], MemberReport],
         backoff: Callable[[], Mapping[str, BackoffState]] = dict,
     ) -> None:
         """Return once the Lease exists; it is then renewed in the background with the report.

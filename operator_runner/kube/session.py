@@ -18,7 +18,7 @@ from aiohttp.payload import BytesPayload
 from yarl import URL
 
 from operator_runner.core.errors import Fenced
-from operator_runner.core.fencing import Permit
+from operator_runner.core.fencing import WritePermit
 from operator_runner.kube import credentials
 from operator_runner.kube.credentials import Credentials
 from operator_runner.net.sockets import wait_closed
@@ -212,7 +212,7 @@ async def _check_permit(
     _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
 ) -> None:
     """Check the permit of a write, given as `trace_request_ctx`. Raises Fenced."""
-    permit: Permit | None = context.trace_request_ctx
+    permit: WritePermit | None = context.trace_request_ctx
     if permit is not None:
         permit.check()
 
@@ -221,7 +221,7 @@ async def _check_fence(
     _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
 ) -> None:
     """Check the fence of a body; the API server limits the time since it received the headers."""
-    permit: Permit | None = context.trace_request_ctx
+    permit: WritePermit | None = context.trace_request_ctx
     if permit is not None:
         permit.fence.check()
 

@@ -23,7 +23,7 @@ from operator_runner.core.slot_assignment import (
     SLOTS,
     Assignment,
     Member,
-    Report,
+    MemberReport,
     decode_assignment,
     decode_report,
     encode_assignment,
@@ -41,7 +41,7 @@ BACKOFF = f"{ANNOTATION_DOMAIN}/shard-backoff"
 """Annotation of the Lease of a member: what delays the resources of slots that it has released."""
 ASSIGNMENT = f"{ANNOTATION_DOMAIN}/shard-assignment"
 """Annotation of the Lease with the assignment."""
-_HOLDS_EVERYTHING = Report(held=frozenset(range(SLOTS)))
+_HOLDS_EVERYTHING = MemberReport(held=frozenset(range(SLOTS)))
 """Taken for a report that cannot be read: nothing is assigned on account of it."""
 _RESTART_SECONDS = 2.0
 
@@ -74,7 +74,7 @@ class MemberLease:
     uid: str
     version: str
     duration: float
-    report: Report
+    report: MemberReport
     changed: float
 
     @property

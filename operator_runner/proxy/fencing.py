@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import Fenced
-from operator_runner.core.fencing import Fence, Permit
+from operator_runner.core.fencing import Fence, WritePermit
 from operator_runner.proxy.ownership_enforcement import is_write
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.status_errors import StatusError
@@ -37,7 +37,7 @@ def may_act(method: str, info: RequestInfo | None, *, upgraded: bool) -> bool:
     return method not in _READS or upgraded or (info is not None and is_write(method, info))
 
 
-def permit(fence: Fence) -> Permit | None:
+def permit(fence: Fence) -> WritePermit | None:
     """Return the permit for a request that is about to be sent. Raises StatusError."""
     try:
         return fence.permit()
@@ -51,7 +51,7 @@ def refused(refusal: Fenced) -> StatusError:
     return StatusError(403, str(refusal))
 
 
-def limited_path(path: str, info: RequestInfo | None, permit: Permit | None) -> str:
+def limited_path(path: str, info: RequestInfo | None, permit: WritePermit | None) -> str:
     """Return a path and query (percent-encoded) with the time limit of the permit.
 
     A shorter limit of the client is kept; the API server rejects an invalid one.

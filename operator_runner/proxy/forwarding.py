@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from operator_runner.core.errors import Fenced
-from operator_runner.core.fencing import UNFENCED, Fence, Permit
+from operator_runner.core.fencing import UNFENCED, Fence, WritePermit
 from operator_runner.core.model import RunApiRequest
 from operator_runner.kube.api import JSON, Api, is_watch
 from operator_runner.kube.decoding import DecodingError
@@ -185,7 +185,7 @@ class Forwarder:
         headers: CIMultiDict[str],
         body: bytes | _Stream | None,
         *,
-        permitted: Permit | None,
+        permitted: WritePermit | None,
     ) -> aiohttp.ClientResponse:
         server = self._connection.server
         try:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from operator_runner.core.model import Json, ObjectRef, RunContent, Watch, uid_of
 from operator_runner.reconcile.protocols import VariableNames
 from operator_runner.reconcile.reserved_fields import (
+    ReservationReason,
     ReservedField,
-    Use,
     dropped,
     reported,
     reserved_fields,
@@ -40,7 +40,7 @@ class DroppedFields:
         """
         names = await self._names.reserved()
         fields: Sequence[ReservedField] = reserved_fields(body, self._watch, names)
-        if any(field.use is Use.KEYWORD for field in fields):
+        if any(field.use is ReservationReason.KEYWORD for field in fields):
             fields = dropped(fields, await self._names.declared(content))
         names_dropped = frozenset(field.name for field in fields)
         state = (uid_of(body), generation_of(body), names_dropped)

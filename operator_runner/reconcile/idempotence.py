@@ -52,7 +52,7 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class _Field:
+class _ChangedField:
     after: bytes
     runs: int
     """Consecutive unprompted runs that changed the field from the value of the run before."""
@@ -84,7 +84,9 @@ class TaskTimes:
 class IdempotenceCheck:
     """Compares the changes of consecutive successful runs of each resource."""
 
-    _fields: dict[ObjectRef, dict[tuple[ObjectRef, str], _Field]] = field(default_factory=dict)
+    _fields: dict[ObjectRef, dict[tuple[ObjectRef, str], _ChangedField]] = field(
+        default_factory=dict
+    )
 
     def run_ended(
         self, owner: ObjectRef, changes: Sequence[FieldChange], tasks: TaskTimes, runs_needed: int
@@ -94,13 +96,13 @@ class IdempotenceCheck:
         `runs_needed` is from `runs_needed`, 0 after a run that something asked for.
         """
         old = self._fields.pop(owner, {})
-        new: dict[tuple[ObjectRef, str], _Field] = {}
+        new: dict[tuple[ObjectRef, str], _ChangedField] = {}
         begun: dict[tuple[str, ObjectRef], list[str]] = {}
         for key, first, last in _by_field(changes)[:_MAX_FIELDS]:
             known = old.get(key)
             is_own = known is not None and known.after == first.before
             runs = (known.runs if known is not None and is_own else 0) + 1 if runs_needed else 0
-            seen = _Field(last.after, runs, known is not None and known.is_reported)
+            seen = _ChangedField(last.after, runs, known is not None and known.is_reported)
             if not seen.is_reported and 0 < runs_needed <= runs:
                 seen.is_reported = True
                 begun.setdefault((tasks.at(last.at), last.ref), []).append(last.path)

@@ -16,7 +16,7 @@ from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.conditions import failure_line
 from operator_runner.reconcile.protocols import Executor, VariableNames
-from operator_runner.reconcile.reserved_fields import Use, dropped, reserved_fields
+from operator_runner.reconcile.reserved_fields import ReservationReason, dropped, reserved_fields
 from operator_runner.reconcile.unpreviewed_tasks import VERBOSITY, UnpreviewedTasks
 from operator_runner.reconcile.variables import extra_vars
 
@@ -118,6 +118,6 @@ async def excluded_fields(
 ) -> frozenset[str]:
     """Return the fields with reserved names, which are not passed to a role. Raises RunError."""
     found = reserved_fields(body, watch, await names.reserved())
-    if any(field.use is Use.KEYWORD for field in found):
+    if any(field.use is ReservationReason.KEYWORD for field in found):
         found = dropped(found, await names.declared(content))
     return frozenset(field.name for field in found)

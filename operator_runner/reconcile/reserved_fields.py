@@ -23,7 +23,7 @@ _MAX_LISTED_FIELDS = 20
 _MAX_NAME_CHARACTERS = 80
 
 
-class Use(enum.Enum):
+class ReservationReason(enum.Enum):
     """Why a name is reserved; the value is part of a message."""
 
     ANSIBLE = "Ansible acts on variables of these names"
@@ -37,7 +37,7 @@ class ReservedField:
 
     name: str
     variable: str
-    use: Use
+    use: ReservationReason
     parent: str = "spec"
 
     @property
@@ -55,20 +55,20 @@ class ReservedField:
 def reserved_fields(body: Json, watch: Watch, names: ReservedNames) -> tuple[ReservedField, ...]:
     """Return the fields with reserved names that `watch.allow_vars` does not allow.
 
-    Fields of `Use.KEYWORD` are passed to a role that declares them, see `dropped`.
+    Fields of `ReservationReason.KEYWORD` are passed to a role that declares them, see `dropped`.
     """
     own = {META, object_name(watch.gvk), f"{object_name(watch.gvk)}_spec"}
     found = []
     for parent, field, variable in fields_of_variables(body, watch):
         used_names = {field, variable}
         if variable in own:
-            found.append(ReservedField(field, variable, Use.OPERATOR, parent))
+            found.append(ReservedField(field, variable, ReservationReason.OPERATOR, parent))
         elif used_names & watch.allow_vars:
             continue
         elif used_names & names.acted_on or any(name.startswith(_PREFIXES) for name in used_names):
-            found.append(ReservedField(field, variable, Use.ANSIBLE, parent))
+            found.append(ReservedField(field, variable, ReservationReason.ANSIBLE, parent))
         elif used_names & names.keywords:
-            found.append(ReservedField(field, variable, Use.KEYWORD, parent))
+            found.append(ReservedField(field, variable, ReservationReason.KEYWORD, parent))
     return tuple(found)
 
 
@@ -77,7 +77,9 @@ def dropped(
 ) -> tuple[ReservedField, ...]:
     """Return the fields that are not passed; `declared` are the variables of the role."""
     return tuple(
-        field for field in fields if field.use is not Use.KEYWORD or field.variable not in declared
+        field
+        for field in fields
+        if field.use is not ReservationReason.KEYWORD or field.variable not in declared
     )
 
 
@@ -87,12 +89,16 @@ def reported(fields: Sequence[ReservedField], gvk: GVK) -> tuple[ReservedField, 
     Fields of a built-in kind, such as `spec.strategy` of a Deployment, cannot be renamed: a keyword
     among them is not reported, because the role does not use it.
     """
-    return tuple(field for field in fields if field.use is not Use.KEYWORD or not gvk.is_built_in)
+    return tuple(
+        field
+        for field in fields
+        if field.use is not ReservationReason.KEYWORD or not gvk.is_built_in
+    )
 
 
 def hint(fields: Sequence[ReservedField]) -> str:
     """Return how a user gets dropped fields passed."""
-    if all(field.use is Use.OPERATOR for field in fields):
+    if all(field.use is ReservationReason.OPERATOR for field in fields):
         return "rename the fields"
     return "rename the fields, or allow their names with allowVars in watches.yaml"
 
@@ -108,7 +114,7 @@ def note(fields: Sequence[ReservedField]) -> str:
     """Return the note of the Event about dropped fields."""
     parts = (
         f"{', '.join(paths(of_use))} ({use.value})"
-        for use in Use
+        for use in ReservationReason
         if (of_use := [field for field in fields if field.use is use])
     )
     return f"Not passed to the role: {'; '.join(parts)}; {hint(fields)}"

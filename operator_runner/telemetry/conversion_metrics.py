@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter
 _RESULTS = ("success", "failure")
 
 
-class Conversions:
+class ConversionMetrics:
     """The families of the webhook; their series are there from the start."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -12,7 +12,7 @@ from prometheus_client.exposition import choose_encoder
 
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.telemetry.api_requests import ApiRequests
-from operator_runner.telemetry.conversion_metrics import Conversions
+from operator_runner.telemetry.conversion_metrics import ConversionMetrics
 from operator_runner.telemetry.dropped_records import DroppedRecords
 from operator_runner.telemetry.metric_definitions import (
     AnsibleFamilies,
@@ -85,7 +85,7 @@ class Metrics:
         self._events = EventFamilies(self._registry)
         self.machine = MachineFamilies(self._registry)
         self.api_requests = ApiRequests(self._registry)
-        self.conversions = Conversions(self._registry)
+        self.conversions = ConversionMetrics(self._registry)
         self.shards = ShardMetrics(self._registry)
         self._watched: dict[GVK, _Watched] = {}
         ProcessCollector(registry=self._registry)

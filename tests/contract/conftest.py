@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.fakes.term import Clock, held_term
 
-from operator_runner.core.fencing import Fences, Tenure
+from operator_runner.core.fencing import Fences, LeaseTerm
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
 from tests.contract.kube.scripted import ScriptedServer
-from tests.fakes.tenure import Clock, held_tenure
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,17 +42,17 @@ async def scripted_api(scripted: ScriptedServer) -> AsyncIterator[Api]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Return the clock of the tenure."""
+    """Return the clock of the term."""
     return Clock()
 
 
 @pytest.fixture
-def tenure(clock: Clock, request: pytest.FixtureRequest) -> Tenure:
-    """Return the tenure of a held Lease; its duration and renew deadline may be parameters."""
-    return held_tenure(clock, *getattr(request, "param", (15.0, 10.0)))
+def term(clock: Clock, request: pytest.FixtureRequest) -> LeaseTerm:
+    """Return the term of a held Lease; its duration and renew deadline may be parameters."""
+    return held_term(clock, *getattr(request, "param", (15.0, 10.0)))
 
 
 @pytest.fixture
-def fences(tenure: Tenure) -> Fences:
+def fences(term: LeaseTerm) -> Fences:
     """Return the fences of all resources."""
-    return Fences(lambda _: tenure)
+    return Fences(lambda _: term)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_runner.core.fencing import Epoch, LeaseTimes, Tenure
+from operator_runner.core.fencing import Epoch, LeaseTerm, LeaseTimes
 
 EPOCH: Epoch = ("uid", 0)
 
@@ -18,8 +18,8 @@ class Clock:
         return self.now
 
 
-def held_tenure(clock: Clock, duration: float = 15.0, renew_deadline: float = 10.0) -> Tenure:
-    """Return the tenure of the Lease team/web, renewed just now."""
-    tenure = Tenure("team/web", LeaseTimes(duration, renew_deadline), clock)
-    tenure.extend(EPOCH, clock.now)
-    return tenure
+def held_term(clock: Clock, duration: float = 15.0, renew_deadline: float = 10.0) -> LeaseTerm:
+    """Return the term of the Lease team/web, renewed just now."""
+    term = LeaseTerm("team/web", LeaseTimes(duration, renew_deadline), clock)
+    term.extend(EPOCH, clock.now)
+    return term

@@ -14,18 +14,18 @@ _MIN_RUNS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Need:
+class _MemoryNeed:
     """Memory in bytes: of the operator itself, and of each run."""
 
     own: int
     run: int
 
 
-_NEEDS: dict[ExecutorName, _Need] = {
+_NEEDS: dict[ExecutorName, _MemoryNeed] = {
     # Operator and fork server; a fork shares most of its memory with the server.
-    "warm": _Need(own=150 * _MB, run=40 * _MB),
+    "warm": _MemoryNeed(own=150 * _MB, run=40 * _MB),
     # Operator; ansible-runner, ansible-playbook, its worker and a module in it.
-    "cold": _Need(own=150 * _MB, run=100 * _MB),
+    "cold": _MemoryNeed(own=150 * _MB, run=100 * _MB),
 }
 
 

@@ -21,7 +21,7 @@ _MAX_SLEEP_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class _Entry:
+class _ScheduledResource:
     """A resource: its timetable, or why it has none, and the last tick that was enqueued."""
 
     uid: str
@@ -49,7 +49,7 @@ class Schedules:
         self._is_selected = is_selected
         self._enqueue = enqueue
         self._clock = clock
-        self._entries: dict[ObjectRef, _Entry] = {}
+        self._entries: dict[ObjectRef, _ScheduledResource] = {}
         self._timers: list[tuple[datetime, ObjectRef]] = []
         self._changed = asyncio.Event()
         self._latest = clock()
@@ -117,16 +117,16 @@ class Schedules:
             return _MAX_SLEEP_SECONDS
         return min((self._timers[0][0] - now).total_seconds(), _MAX_SLEEP_SECONDS)
 
-    def _entry(self, body: Json, watch: Watch) -> _Entry:
+    def _entry(self, body: Json, watch: Watch) -> _ScheduledResource:
         timetable: Timetable | str | None
         try:
             timetable = self._timetable(body, watch)
         except ValueError as error:
             timetable = str(error)
         generation = body["metadata"].get("generation") or 0
-        return _Entry(uid_of(body), generation, timetable, TickRecord.of(body))
+        return _ScheduledResource(uid_of(body), generation, timetable, TickRecord.of(body))
 
-    def _check(self, ref: ObjectRef, entry: _Entry, now: datetime) -> None:
+    def _check(self, ref: ObjectRef, entry: _ScheduledResource, now: datetime) -> None:
         """Enqueue the resource if it has a tick that was not enqueued, and set its next timer."""
         if not isinstance(entry.timetable, Timetable):
             return

@@ -156,7 +156,7 @@ class _Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _SeenObject:
     """A chosen object as last seen."""
 
     version: Version
@@ -200,7 +200,7 @@ class _Rule:
         self._resources = resources
         self._expressions = expressions
         self._sinks = sinks
-        self._objects: dict[ObjectRef, _Seen] = {}
+        self._objects: dict[ObjectRef, _SeenObject] = {}
         self._failed: dict[ObjectRef, tuple[Version, ExpressionError]] = {}
         """Objects for which an expression failed, with what was reported."""
         self._selections: dict[ObjectRef, tuple[Selection, ...]] = {}
@@ -283,7 +283,7 @@ class _Rule:
         self._forget_failure(ref)
         seen = None
         if extract.targets is not None:
-            seen = _Seen(version, extract.targets, extract.values)
+            seen = _SeenObject(version, extract.targets, extract.values)
         self._on_state(ref, seen, event)
 
     def _find_missing(self, event: SharedEvent) -> None:
@@ -327,7 +327,7 @@ class _Rule:
         place = ExpressionPlace(self._resources.gvk, f"{self._place}.{key}", ref)
         self._sinks.recovered(place)
 
-    def _on_state(self, ref: ObjectRef, new: _Seen | None, event: SharedEvent) -> None:
+    def _on_state(self, ref: ObjectRef, new: _SeenObject | None, event: SharedEvent) -> None:
         old = self._objects.pop(ref, None)
         if new is not None:
             self._objects[ref] = new
@@ -347,7 +347,7 @@ class _Rule:
     def _wake(
         self,
         ref: ObjectRef,
-        states: Sequence[_Seen],
+        states: Sequence[_SeenObject],
         what: str,
         *,
         coalesce: bool = False,

@@ -16,7 +16,7 @@ from operator_runner.core.resource_versions import may_be_older
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _SeenFields:
     version: str
     values: Mapping[str, str]
 
@@ -27,7 +27,7 @@ class WakeOnChanges:
     def __init__(self, fields: WakeOnFields) -> None:
         """Take the fields by watch."""
         self._fields = fields
-        self._seen: defaultdict[ObjectRef, dict[ObjectRef, _Seen]] = defaultdict(dict)
+        self._seen: defaultdict[ObjectRef, dict[ObjectRef, _SeenFields]] = defaultdict(dict)
         self._read: dict[ObjectRef, set[ObjectRef]] = {}
         """Objects that the current run of each resource has seen."""
 
@@ -45,7 +45,7 @@ class WakeOnChanges:
         read.add(ref)
         version = str(body["metadata"].get("resourceVersion") or "")
         if ref not in seen or not may_be_older(version, seen[ref].version):
-            seen[ref] = _Seen(version, self._fields.values(ref.gvk, body))
+            seen[ref] = _SeenFields(version, self._fields.values(ref.gvk, body))
 
     def change(
         self,
@@ -64,7 +64,7 @@ class WakeOnChanges:
         old = self._seen[owner].get(ref) if fields else None
         if not fields or (old is not None and not may_be_older(old.version, version)):
             return ""
-        self._seen[owner][ref] = _Seen(version, values)
+        self._seen[owner][ref] = _SeenFields(version, values)
         return "" if old is None or own_write else difference_of(old.values, values, fields)
 
     def removed(self, owner: ObjectRef, ref: ObjectRef) -> None:

@@ -29,12 +29,12 @@ from operator_runner.core.settings import Address, ExecutorName, Settings
 from operator_runner.telemetry import logs
 from operator_runner.tools.resources.options import (
     DurationType,
-    Name,
     NameType,
+    ResourceName,
     cluster_options,
     diff_output_option,
 )
-from operator_runner.tools.resources.output import Format, print_data
+from operator_runner.tools.resources.output import OutputFormat, print_data
 
 if TYPE_CHECKING:
     from operator_runner.reconcile.preview import Preview
@@ -50,10 +50,10 @@ _DEPLOYED_DIFFERENT = 10
 class _DiffOptions:
     """What to preview, and how to print it."""
 
-    name: Name | None
+    name: ResourceName | None
     namespace: str | None
     timeout: timedelta
-    output: Format
+    output: OutputFormat
 
 
 @click.command()
@@ -91,12 +91,12 @@ class _DiffOptions:
 @cluster_options
 def diff(
     *,
-    name: Name | None,
+    name: ResourceName | None,
     project: Path,
     deployed: str | None,
     executor: ExecutorName | None,
     timeout: timedelta,
-    output: Format,
+    output: OutputFormat,
     namespace: str | None,
     kubeconfig: Path | None,
     all_: bool,
@@ -180,12 +180,12 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOp
             found = await project.preview(resource, options.timeout)
             preview = with_relative_paths(found, Path.cwd())
             previews.append(preview)
-            if options.output is Format.TABLE:
+            if options.output is OutputFormat.TABLE:
                 for line in preview_lines(preview):
                     click.echo(painted(line))
             if preview.failure:
                 click.echo(f"Error: {preview.ref}: {preview.failure}", err=True)
-    if options.output is Format.TABLE:
+    if options.output is OutputFormat.TABLE:
         click.echo(summary(previews), err=True)
     else:
         print_data([as_json(each) for each in previews], options.output)

@@ -23,7 +23,7 @@ from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection, connect
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.preview import Preview, Previewer
-from operator_runner.tools.resources.options import Name
+from operator_runner.tools.resources.options import ResourceName
 
 
 class _NoObserver:
@@ -61,7 +61,7 @@ class ProjectPreview:
         self._discovery = Discovery(self._api)
         self._cluster = KubeCluster(self._api, self._discovery)
 
-    async def find(self, name: Name, namespace: str | None) -> WatchedResource:
+    async def find(self, name: ResourceName, namespace: str | None) -> WatchedResource:
         """Return a resource by name. Raises ConfigError if there is none, or no watch of its kind.
 
         `namespace` None is that of the kubeconfig.

@@ -16,14 +16,14 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.session import connect
 from operator_runner.tools.kind_names import find_kind, of_resources
-from operator_runner.tools.resources.options import Name
+from operator_runner.tools.resources.options import ResourceName
 
 _FIELD_MANAGER = "operator-runner-cli"
 _POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class NamedResource:
     """A resource that a user has named."""
 
     resource: ApiResource
@@ -67,17 +67,17 @@ class ClusterView:
         gvk = find_kind(kind, of_resources(self.served))
         return next(each for each in self.served if each.gvk == gvk)
 
-    def find(self, name: Name) -> Target:
+    def find(self, name: ResourceName) -> NamedResource:
         """Return what a user has named, whether it exists or not. Raises ConfigError."""
         resource = self.resource(name.kind)
         namespace = self.namespace if resource.namespaced else ""
-        return Target(resource, ObjectRef(resource.gvk, namespace, name.name))
+        return NamedResource(resource, ObjectRef(resource.gvk, namespace, name.name))
 
-    async def read(self, target: Target) -> Json:
+    async def read(self, target: NamedResource) -> Json:
         """Return the resource. Raises NotFound."""
         return await self.api.request("GET", target.path)
 
-    async def annotate(self, target: Target, annotations: Mapping[str, str | None]) -> Json:
+    async def annotate(self, target: NamedResource, annotations: Mapping[str, str | None]) -> Json:
         """Set annotations, remove those that are None, and return the resource. NotFound."""
         return await self.api.request(
             "PATCH",
@@ -88,7 +88,7 @@ class ClusterView:
         )
 
     async def wait(
-        self, target: Target, is_met: Callable[[Json], bool], deadline: Deadline
+        self, target: NamedResource, is_met: Callable[[Json], bool], deadline: Deadline
     ) -> Json | None:
         """Read the resource until it meets a condition; return it, None after the deadline.
 

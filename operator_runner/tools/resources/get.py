@@ -25,7 +25,7 @@ from operator_runner.tools.resources.options import (
     work_dir_option,
 )
 from operator_runner.tools.resources.output import (
-    Format,
+    OutputFormat,
     print_data,
     print_document,
     print_row,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
     from operator_runner.tools.operator_api.next_runs import Queues
     from operator_runner.tools.resources.cluster import ClusterView
-    from operator_runner.tools.resources.listing import Selection
+    from operator_runner.tools.resources.listing import ResourceSelection
     from operator_runner.tools.resources.summary import Summary
 
 _HEADER = ("NAME", "READY", "STATE", "LAST RUN", "NEXT RUN", "FAILING", "WHY")
@@ -57,7 +57,7 @@ def get(
     *,
     namespace: str | None,
     kubeconfig: Path | None,
-    output: Format,
+    output: OutputFormat,
     all_namespaces: bool,
     watch: bool,
     work_dir: Path | None,
@@ -79,7 +79,7 @@ class _Options:
 
     namespace: str | None
     work_dir: Path | None
-    output: Format
+    output: OutputFormat
     all_namespaces: bool
     watch: bool
 
@@ -118,7 +118,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
         printer: _Printer = (
             _Documents(output)
             if output.is_data
-            else _Table(is_wide=output is Format.WIDE, all_namespaces=everywhere)
+            else _Table(is_wide=output is OutputFormat.WIDE, all_namespaces=everywhere)
         )
         if found:
             printer.print(found)
@@ -128,7 +128,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
             await _Watching(cluster, selection, printer, found, queues).run(options.work_dir)
 
 
-def _nothing(selection: Selection) -> str:
+def _nothing(selection: ResourceSelection) -> str:
     place = f"in namespace {selection.namespace}" if selection.namespace else "in any namespace"
     if selection.kinds:
         return f"No resources found {place}."
@@ -148,7 +148,7 @@ class _Printer(Protocol):
 class _Documents:
     """A stream of documents, one for each summary."""
 
-    def __init__(self, output: Format) -> None:
+    def __init__(self, output: OutputFormat) -> None:
         self._output = output
 
     def print(self, found: Sequence[Summary]) -> None:
@@ -219,7 +219,7 @@ class _Watching:
     def __init__(
         self,
         cluster: ClusterView,
-        selection: Selection,
+        selection: ResourceSelection,
         printer: _Printer,
         shown: Sequence[Summary],
         queues: Queues,
@@ -261,9 +261,9 @@ class _Watching:
             if event.type is EventType.DELETED:
                 self._bodies.pop(ref, None)
                 if (gone := self._shown.pop(ref, None)) is not None:
-                    from operator_runner.tools.resources.summary import State  # noqa: PLC0415
+                    from operator_runner.tools.resources.summary import SummaryState  # noqa: PLC0415
 
-                    self._printer.print([replace(gone, state=State.DELETED)])
+                    self._printer.print([replace(gone, state=SummaryState.DELETED)])
                 continue
             self._bodies[ref] = event.extracted
             if synced:

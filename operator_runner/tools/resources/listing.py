@@ -13,7 +13,7 @@ from operator_runner.kube.api import FIELD_MANAGER, JSON, Api
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.paging import list_pages
-from operator_runner.tools.resources.options import Name
+from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize
 from operator_runner.tools.run_lines import is_valid_event
 
@@ -26,7 +26,7 @@ _CONCURRENCY = 8
 
 
 @dataclass(slots=True)
-class Selection:
+class ResourceSelection:
     """What `get` shows: kinds as a whole, or single resources of a kind.
 
     `namespace` None means all.
@@ -44,18 +44,20 @@ class Selection:
         return ref.gvk not in self.names or ref.name in self.names[ref.gvk]
 
 
-async def select(cluster: ClusterView, wanted: Sequence[str], namespace: str | None) -> Selection:
+async def select(
+    cluster: ClusterView, wanted: Sequence[str], namespace: str | None
+) -> ResourceSelection:
     """Return the selection for arguments KIND and KIND/NAME.
 
     Without arguments it has all kinds with a resource that an operator has handled. Raises
     ApiError; ConfigError for an unknown kind, ValueError for an invalid name.
     """
-    selection = Selection(namespace)
+    selection = ResourceSelection(namespace)
     if not wanted:
         return await handled_kinds(cluster, selection)
     whole: set[GVK] = set()
     for text in wanted:
-        name = Name.parse(text) if "/" in text else None
+        name = ResourceName.parse(text) if "/" in text else None
         resource = cluster.resource(name.kind if name else text)
         if resource not in selection.kinds:
             selection.kinds.append(resource)
@@ -68,7 +70,7 @@ async def select(cluster: ClusterView, wanted: Sequence[str], namespace: str | N
     return selection
 
 
-async def handled_kinds(cluster: ClusterView, selection: Selection) -> Selection:
+async def handled_kinds(cluster: ClusterView, selection: ResourceSelection) -> ResourceSelection:
     """Add the kinds of CRDs with a resource that an operator has written to."""
     kinds = custom_kinds(cluster.served)
     limit = asyncio.Semaphore(_CONCURRENCY)
@@ -115,7 +117,7 @@ def _is_handled(item: Json) -> bool:
     return any(each.get("manager") == FIELD_MANAGER for each in fields)
 
 
-async def summaries(cluster: ClusterView, selection: Selection) -> list[Summary]:
+async def summaries(cluster: ClusterView, selection: ResourceSelection) -> list[Summary]:
     """Return the summaries of all chosen resources, by kind, namespace and name.
 
     Raises ApiError; NotFound if a named resource does not exist.
@@ -130,7 +132,7 @@ async def summaries(cluster: ClusterView, selection: Selection) -> list[Summary]
 
 
 async def _bodies(
-    cluster: ClusterView, selection: Selection, kind: ApiResource
+    cluster: ClusterView, selection: ResourceSelection, kind: ApiResource
 ) -> AsyncIterator[tuple[ObjectRef, Json]]:
     if (names := selection.names.get(kind.gvk)) is not None:
         for name in sorted(names):

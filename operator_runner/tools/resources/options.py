@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.tools.resources.output import Format
+from operator_runner.tools.resources.output import OutputFormat
 
 EXIT_UNANSWERED = 3
 """Exit status of a command that no operator has answered in time; 1 is a failure, 2 wrong usage."""
@@ -25,14 +25,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class ResourceName:
     """A resource as a user names it: `pages/page-sample`."""
 
     kind: str
     name: str
 
     @classmethod
-    def parse(cls, text: str) -> Name:
+    def parse(cls, text: str) -> ResourceName:
         """Split KIND/NAME. Raises ValueError."""
         kind, _, name = text.partition("/")
         if not kind or not name or "/" in name:
@@ -40,15 +40,17 @@ class Name:
         return cls(kind, name)
 
 
-class NameType(click.ParamType[Name]):
+class NameType(click.ParamType[ResourceName]):
     """An argument KIND/NAME."""
 
     name = "KIND/NAME"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Name:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> ResourceName:
         """Return the name; end with a usage error for an invalid one."""
         try:
-            return value if isinstance(value, Name) else Name.parse(value)
+            return value if isinstance(value, ResourceName) else ResourceName.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -83,14 +85,14 @@ class KindOrNameType(click.ParamType[str]):
         return complete_kinds(ctx, incomplete)
 
 
-class IdOrNameType(click.ParamType[str | Name]):
+class IdOrNameType(click.ParamType[str | ResourceName]):
     """An argument ID of a run, or KIND/NAME."""
 
     name = "ID"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | Name:
+    ) -> str | ResourceName:
         """Return the ID or the name; end with a usage error for an invalid name."""
         is_id = isinstance(value, str) and "/" not in value
         return str(value) if is_id else NameType().convert(value, param, ctx)
@@ -135,20 +137,22 @@ class DurationType(click.ParamType[timedelta]):
             self.fail(str(error), param, ctx)
 
 
-def _output_option(*formats: Format, default: str = "a table") -> Callable[[_Function], _Function]:
+def _output_option(
+    *formats: OutputFormat, default: str = "a table"
+) -> Callable[[_Function], _Function]:
     return click.option(
         "-o",
         "--output",
         type=click.Choice([each.value for each in formats]),
         default=None,
-        callback=lambda _context, _parameter, value: Format(value or ""),
+        callback=lambda _context, _parameter, value: OutputFormat(value or ""),
         help=f"Format.  [default: {default}]",
     )
 
 
-output_option = _output_option(Format.WIDE, Format.JSON, Format.YAML)
-data_output_option = _output_option(Format.JSON, Format.YAML)
-diff_output_option = _output_option(Format.JSON, Format.YAML, default="a diff")
+output_option = _output_option(OutputFormat.WIDE, OutputFormat.JSON, OutputFormat.YAML)
+data_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML)
+diff_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML, default="a diff")
 
 
 work_dir_option = click.option(

@@ -32,7 +32,7 @@ _COLOURS = {
 """Colours of whole cells."""
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """Formats of `--output`."""
 
     TABLE = ""
@@ -43,7 +43,7 @@ class Format(StrEnum):
     @property
     def is_data(self) -> bool:
         """Whether it is for programs."""
-        return self in {Format.JSON, Format.YAML}
+        return self in {OutputFormat.JSON, OutputFormat.YAML}
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -67,17 +67,17 @@ def _safe(row: Sequence[str]) -> list[str]:
     return [printable(cell).replace("\n", " ") for cell in row]
 
 
-def print_data(data: Any, format_: Format) -> None:
+def print_data(data: Any, format_: OutputFormat) -> None:
     """Print data as JSON or YAML."""
-    if format_ is Format.JSON:
+    if format_ is OutputFormat.JSON:
         click.echo(json.dumps(data, indent=4))
     else:
         click.echo(yaml_io.dump(data), nl=False)
 
 
-def print_document(data: Any, format_: Format) -> None:
+def print_document(data: Any, format_: OutputFormat) -> None:
     """Print one of a stream of documents: a line of JSON, or YAML after `---`."""
-    if format_ is Format.JSON:
+    if format_ is OutputFormat.JSON:
         click.echo(json.dumps(data))
     else:
         click.echo(f"---\n{yaml_io.dump(data)}", nl=False)

@@ -11,28 +11,28 @@ from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANN
 
 
 @dataclass(slots=True)
-class Node:
+class TreeNode:
     """An object with those that belong to it, ordered by kind, namespace and name."""
 
     ref: ObjectRef
     metadata: Json
-    children: list[Node] = field(default_factory=list)
+    children: list[TreeNode] = field(default_factory=list)
 
     @property
-    def all(self) -> list[Node]:
+    def all(self) -> list[TreeNode]:
         """The node and all nodes below it."""
         return [self, *(below for child in self.children for below in child.all)]
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class LastWriter:
     """The field manager that last wrote an object, apart from its status."""
 
     manager: str
     at: datetime | None
 
 
-def tree_of(root: Json, ref: ObjectRef, objects: Mapping[ObjectRef, Json]) -> Node:
+def tree_of(root: Json, ref: ObjectRef, objects: Mapping[ObjectRef, Json]) -> TreeNode:
     """Return the tree of a resource; `objects` are all that may belong to it, by reference.
 
     An object belongs to its owners (`metadata.ownerReferences`), and to the resource that its
@@ -47,9 +47,9 @@ def tree_of(root: Json, ref: ObjectRef, objects: Mapping[ObjectRef, Json]) -> No
             by_owner.setdefault(owner, []).append(each)
     seen = {uid_of(root)}
 
-    def node(ref: ObjectRef, body: Json) -> Node:
+    def node(ref: ObjectRef, body: Json) -> TreeNode:
         # Each object is in the tree once, even if its owners form a circle.
-        found = Node(ref, body["metadata"])
+        found = TreeNode(ref, body["metadata"])
         for each in sorted(by_owner.get(uid_of(body), ()), key=_order):
             if (uid := uid_of(objects[each])) not in seen:
                 seen.add(uid)
@@ -77,7 +77,7 @@ def owner_type(gvk: GVK) -> str:
     return f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind
 
 
-def last_writer(metadata: Json) -> Writer:
+def last_writer(metadata: Json) -> LastWriter:
     """Return who last wrote the object, by its managedFields; empty if they are missing."""
     entries = [
         each
@@ -86,9 +86,9 @@ def last_writer(metadata: Json) -> Writer:
     ]
     newest = max(entries, key=lambda each: str(each.get("time") or ""), default=None)
     if newest is None:
-        return Writer("", None)
+        return LastWriter("", None)
     try:
         at = datetime.fromisoformat(newest["time"])
     except (KeyError, TypeError, ValueError):
         at = None
-    return Writer(str(newest["manager"]), at)
+    return LastWriter(str(newest["manager"]), at)

@@ -25,12 +25,12 @@ from operator_runner.reconcile.request_annotations import (
 )
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.resources.options import EXIT_UNANSWERED, DurationType, complete
-from operator_runner.tools.resources.output import Format
+from operator_runner.tools.resources.output import OutputFormat
 from operator_runner.tools.resources.targets import Results, Targets, target_options
 from operator_runner.tools.task_paths import with_short_paths
 
 if TYPE_CHECKING:
-    from operator_runner.tools.resources.cluster import ClusterView, Deadline, Target
+    from operator_runner.tools.resources.cluster import ClusterView, Deadline, NamedResource
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
@@ -53,7 +53,7 @@ def _request_options(function: _Function) -> _Function:
 
 @click.command()
 @_request_options
-def reconcile(*, output: Format, wait: bool, timeout: timedelta, **where: Any) -> None:
+def reconcile(*, output: OutputFormat, wait: bool, timeout: timedelta, **where: Any) -> None:
     """Run resources now.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com. With --wait
@@ -65,7 +65,7 @@ def reconcile(*, output: Format, wait: bool, timeout: timedelta, **where: Any) -
 
 @click.command()
 @_request_options
-def retry(*, output: Format, wait: bool, timeout: timedelta, **where: Any) -> None:
+def retry(*, output: OutputFormat, wait: bool, timeout: timedelta, **where: Any) -> None:
     """Run failing resources now, and reset their backoff.
 
     Otherwise the same as `reconcile`.
@@ -75,7 +75,7 @@ def retry(*, output: Format, wait: bool, timeout: timedelta, **where: Any) -> No
 
 
 async def _request(
-    targets: Targets, within: timedelta | None, output: Format, *, reset: bool = False
+    targets: Targets, within: timedelta | None, output: OutputFormat, *, reset: bool = False
 ) -> int:
     """Request a run of each resource; with `within`, wait for the ends. Return the exit status."""
     # The API client is slow to import, and --help does not need it.
@@ -86,7 +86,7 @@ async def _request(
     results = Results(targets, output)
     word = "retry" if reset else "run"
     async with open_cluster(targets.kubeconfig, targets.namespace) as cluster:
-        requested: list[Target] = []
+        requested: list[NamedResource] = []
         async for target in targets.find(cluster):
             try:
                 body = await cluster.read(target)
@@ -114,7 +114,7 @@ def _is_suspended(body: Json) -> bool:
     return suspension(annotations_of(body)) is not Suspension.NONE
 
 
-def _check_active(target: Target, body: Json) -> None:
+def _check_active(target: NamedResource, body: Json) -> None:
     """Raise ConfigError for a resource that is suspended."""
     if _is_suspended(body):
         place = f" --namespace {target.ref.namespace}" if target.ref.namespace else ""
@@ -124,7 +124,7 @@ def _check_active(target: Target, body: Json) -> None:
 
 async def _outcome(
     cluster: ClusterView,
-    target: Target,
+    target: NamedResource,
     request: str,
     results: Results,
     deadline: Deadline,
@@ -161,7 +161,7 @@ def _answer(body: Json, request: str) -> HandledRequest | None:
     return handled if handled is not None and handled.id in {request, latest} else None
 
 
-def _print(target: Target, answer: HandledRequest, results: Results) -> int:
+def _print(target: NamedResource, answer: HandledRequest, results: Results) -> int:
     run = f" (run {answer.run_id})" if answer.run_id else ""
     is_failed = answer.result is RequestResult.FAILED
     reason = with_short_paths(answer.message)

@@ -30,7 +30,7 @@ _REQUEUE = re.compile(r"the role asked to run again in (\S+)$")
 _SAME_TIME = timedelta(seconds=2)
 
 
-class State(StrEnum):
+class SummaryState(StrEnum):
     """What an operator does with a resource, as far as the resource shows it."""
 
     UNHANDLED = "Unhandled"
@@ -56,7 +56,7 @@ class Summary:
     """
 
     ref: ObjectRef
-    state: State
+    state: SummaryState
     ready: str = ""
     last_run: datetime | None = None
     run_id: str = ""
@@ -74,7 +74,7 @@ class Summary:
     @property
     def why(self) -> str:
         """The message of a failure, else the cause of the last run, on one line."""
-        if self.state is State.UNHANDLED:
+        if self.state is SummaryState.UNHANDLED:
             return "no operator has written its conditions"
         return " ".join((self.message or self.skip_reason or self.cause).split())
 
@@ -124,13 +124,13 @@ def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summar
         message=with_short_paths(str(failure.get("message") or "")),
         failing_since=_time(failure.get("lastTransitionTime")),
         next_run=_next_run(body, state, conditions, last_run),
-        retries=state is State.FAILED,
+        retries=state is SummaryState.FAILED,
     )
 
 
 def with_next_run(summary: Summary, next_run: NextRun | None) -> Summary:
     """Return a summary with what the queue of an operator has; an earlier tick stays."""
-    if next_run is None or summary.state in {State.SUSPENDED, State.UNHANDLED}:
+    if next_run is None or summary.state in {SummaryState.SUSPENDED, SummaryState.UNHANDLED}:
         return summary
     times = [each for each in (summary.next_run, next_run.due) if each is not None]
     return replace(
@@ -170,20 +170,20 @@ def is_same(one: Summary, other: Summary | None) -> bool:
     return abs(one.next_run - other.next_run) < _SAME_TIME
 
 
-def _state(body: Json, conditions: Mapping[str, Json]) -> State:
+def _state(body: Json, conditions: Mapping[str, Json]) -> SummaryState:
     running = conditions.get("Running", {})
     is_running = running.get("status") == "True" and running.get("reason") == "Running"
     is_waiting = is_running and _REQUEUE.search(str(running.get("message"))) is not None
     states = {
-        State.SUSPENDED: suspension(annotations_of(body)) is not Suspension.NONE,
-        State.DELETING: bool(body["metadata"].get("deletionTimestamp")),
-        State.WAITING: is_waiting,
-        State.RUNNING: is_running,
-        State.DESELECTED: running.get("reason") == "Deselected",
-        State.FAILED: conditions.get("Failure", {}).get("status") == "True",
-        State.SUCCEEDED: conditions.get("Successful", {}).get("status") == "True",
+        SummaryState.SUSPENDED: suspension(annotations_of(body)) is not Suspension.NONE,
+        SummaryState.DELETING: bool(body["metadata"].get("deletionTimestamp")),
+        SummaryState.WAITING: is_waiting,
+        SummaryState.RUNNING: is_running,
+        SummaryState.DESELECTED: running.get("reason") == "Deselected",
+        SummaryState.FAILED: conditions.get("Failure", {}).get("status") == "True",
+        SummaryState.SUCCEEDED: conditions.get("Successful", {}).get("status") == "True",
     }
-    return next((state for state, is_it in states.items() if is_it), State.UNHANDLED)
+    return next((state for state, is_it in states.items() if is_it), SummaryState.UNHANDLED)
 
 
 def _ready(conditions: Mapping[str, Json]) -> str:
@@ -192,14 +192,14 @@ def _ready(conditions: Mapping[str, Json]) -> str:
 
 
 def _next_run(
-    body: Json, state: State, conditions: Mapping[str, Json], last_run: datetime | None
+    body: Json, state: SummaryState, conditions: Mapping[str, Json], last_run: datetime | None
 ) -> datetime | None:
     """Return the next tick of a schedule, or the time for which the role asked."""
-    if state is State.WAITING and last_run is not None:
+    if state is SummaryState.WAITING and last_run is not None:
         found = _REQUEUE.search(str(conditions["Running"].get("message")))
         assert found is not None
         return last_run + _duration(found[1])
-    if state not in {State.SUCCEEDED, State.FAILED, State.RUNNING}:
+    if state not in {SummaryState.SUCCEEDED, SummaryState.FAILED, SummaryState.RUNNING}:
         return None
     status = body.get("status")
     return _time(status.get(NEXT_FIELD)) if isinstance(status, dict) else None

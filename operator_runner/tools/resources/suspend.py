@@ -20,11 +20,11 @@ from operator_runner.reconcile.request_annotations import (
     suspension,
 )
 from operator_runner.tools.resources.options import DurationType, complete
-from operator_runner.tools.resources.output import Format
+from operator_runner.tools.resources.output import OutputFormat
 from operator_runner.tools.resources.targets import Results, Targets, target_options
 
 if TYPE_CHECKING:
-    from operator_runner.tools.resources.cluster import ClusterView, Deadline, Target
+    from operator_runner.tools.resources.cluster import ClusterView, Deadline, NamedResource
 
 _timeout_option = click.option(
     "--timeout",
@@ -39,7 +39,7 @@ _timeout_option = click.option(
 @target_options
 @click.option("--cancel", is_flag=True, help="End the current run; else it runs to its end.")
 @_timeout_option
-def suspend(*, output: Format, cancel: bool, timeout: timedelta, **where: Any) -> None:
+def suspend(*, output: OutputFormat, cancel: bool, timeout: timedelta, **where: Any) -> None:
     """Suspend resources: no run starts until they are resumed.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com. A resource
@@ -52,19 +52,21 @@ def suspend(*, output: Format, cancel: bool, timeout: timedelta, **where: Any) -
 @click.command()
 @target_options
 @_timeout_option
-def resume(*, output: Format, timeout: timedelta, **where: Any) -> None:
+def resume(*, output: OutputFormat, timeout: timedelta, **where: Any) -> None:
     """Resume suspended resources, and run them now."""
     sys.exit(complete(_set(Targets(**where), Suspension.NONE, timeout, output)))
 
 
-async def _set(targets: Targets, wanted: Suspension, within: timedelta, output: Format) -> int:
+async def _set(
+    targets: Targets, wanted: Suspension, within: timedelta, output: OutputFormat
+) -> int:
     """Set or remove the annotation, and wait until operators show it; return the exit status."""
     # The API client is slow to import, and --help does not need it.
     from operator_runner.tools.resources.cluster import Deadline, open_cluster  # noqa: PLC0415
 
     results = Results(targets, output)
     async with open_cluster(targets.kubeconfig, targets.namespace) as cluster:
-        changed: list[Target] = []
+        changed: list[NamedResource] = []
         async for target in targets.find(cluster):
             try:
                 if await _annotate(cluster, target, wanted, results):
@@ -78,7 +80,7 @@ async def _set(targets: Targets, wanted: Suspension, within: timedelta, output: 
 
 
 async def _annotate(
-    cluster: ClusterView, target: Target, wanted: Suspension, results: Results
+    cluster: ClusterView, target: NamedResource, wanted: Suspension, results: Results
 ) -> bool:
     """Set or remove the annotation; return whether that was a change."""
     before = suspension(annotations_of(await cluster.read(target)))
@@ -95,7 +97,7 @@ async def _annotate(
 
 async def _wait(
     cluster: ClusterView,
-    changed: Sequence[Target],
+    changed: Sequence[NamedResource],
     wanted: Suspension,
     deadline: Deadline,
     results: Results,

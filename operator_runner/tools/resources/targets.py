@@ -14,14 +14,14 @@ from operator_runner.core.model import Json, ObjectRef
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.resources.options import (
     KindOrNameType,
-    Name,
+    ResourceName,
     cluster_options,
     data_output_option,
 )
-from operator_runner.tools.resources.output import Format, print_data
+from operator_runner.tools.resources.output import OutputFormat, print_data
 
 if TYPE_CHECKING:
-    from operator_runner.tools.resources.cluster import ClusterView, Target
+    from operator_runner.tools.resources.cluster import ClusterView, NamedResource
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -83,20 +83,20 @@ class Targets:
         """Whether they are all resources of kinds."""
         return self.all_ or self.all_namespaces
 
-    async def find(self, cluster: ClusterView) -> AsyncIterator[Target]:
+    async def find(self, cluster: ClusterView) -> AsyncIterator[NamedResource]:
         """Yield the resources; named ones may not exist. Raises ApiError and ConfigError."""
         # The API client is slow to import, and --help does not need it.
-        from operator_runner.tools.resources.cluster import Target  # noqa: PLC0415
+        from operator_runner.tools.resources.cluster import NamedResource  # noqa: PLC0415
         from operator_runner.tools.resources.listing import refs  # noqa: PLC0415
 
         for text in dict.fromkeys(self.wanted):
             if not self.are_all:
-                yield cluster.find(Name.parse(text))
+                yield cluster.find(ResourceName.parse(text))
                 continue
             kind = cluster.resource(text)
             namespace = None if self.all_namespaces else cluster.namespace
             for ref in await refs(cluster.api, kind, namespace):
-                yield Target(kind, ref)
+                yield NamedResource(kind, ref)
 
 
 @dataclass(slots=True)
@@ -104,24 +104,24 @@ class Results:
     """What a command has done with each resource: lines at once, or data at the end."""
 
     targets: Targets
-    output: Format
+    output: OutputFormat
     has_failed: bool = False
     _items: dict[ObjectRef, Json] = field(default_factory=dict)
 
     def add(
-        self, target: Target, text: str, result: str, *, err: bool = False, **more: str
+        self, target: NamedResource, text: str, result: str, *, err: bool = False, **more: str
     ) -> None:
         """Print a line, and keep the result for the data; `more` are further fields of it."""
-        if err or self.output is Format.TABLE:
+        if err or self.output is OutputFormat.TABLE:
             click.echo(printable(f"{self._name(target)} {text}"), err=err)
         self.keep(target, result=result, **more)
 
-    def warn(self, target: Target, reason: str) -> None:
+    def warn(self, target: NamedResource, reason: str) -> None:
         """Print a warning about a resource."""
         click.echo(printable(f"Warning: {self._name(target)}: {reason}"), err=True)
         self.keep(target, warning=reason)
 
-    def fail(self, target: Target, error: Forbidden | NotFound | ConfigError) -> None:
+    def fail(self, target: NamedResource, error: Forbidden | NotFound | ConfigError) -> None:
         """Print an error that concerns one resource only.
 
         If all resources of a kind are wanted, one that is deleted meanwhile is not an error.
@@ -134,14 +134,14 @@ class Results:
 
     def end(self, namespace: str) -> None:
         """Print the data if the user wants that, or that no resource was found."""
-        if self.output is not Format.TABLE:
+        if self.output is not OutputFormat.TABLE:
             print_data({"items": list(self._items.values())}, self.output)
         elif not self._items:
             everywhere = self.targets.all_namespaces
             place = "any namespace" if everywhere else f"namespace {namespace}"
             click.echo(f"No resources found in {place}.", err=True)
 
-    def keep(self, target: Target, **more: str) -> None:
+    def keep(self, target: NamedResource, **more: str) -> None:
         """Keep the result of a resource for the data."""
         ref = target.ref
         fields = {
@@ -154,6 +154,6 @@ class Results:
         }
         self._items[ref] = {name: value for name, value in fields.items() if value}
 
-    def _name(self, target: Target) -> str:
+    def _name(self, target: NamedResource) -> str:
         namespace = target.ref.namespace if self.targets.all_namespaces else ""
         return f"{target} (namespace {namespace})" if namespace else str(target)

@@ -16,19 +16,24 @@ from operator_runner.core.model import Json, ObjectRef
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.tools.ages import age
 from operator_runner.tools.resources.options import (
-    Name,
     NameType,
+    ResourceName,
     cluster_options,
     complete,
     output_option,
 )
-from operator_runner.tools.resources.output import Format, print_data, print_document, print_table
+from operator_runner.tools.resources.output import (
+    OutputFormat,
+    print_data,
+    print_document,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
     from operator_runner.kube.object_readiness import Readiness
-    from operator_runner.tools.resources.cluster import ClusterView, Target
-    from operator_runner.tools.resources.ownership_tree import Node
+    from operator_runner.tools.resources.cluster import ClusterView, NamedResource
+    from operator_runner.tools.resources.ownership_tree import TreeNode
 
 _CONCURRENCY = 8
 """Requests at a time."""
@@ -50,11 +55,11 @@ _NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
 )
 def tree(
     *,
-    name: Name,
+    name: ResourceName,
     namespace: str | None,
     kubeconfig: Path | None,
     all_namespaces: bool,
-    output: Format,
+    output: OutputFormat,
     watch: bool,
 ) -> None:
     """Show the objects of a resource, with their readiness and their last writer.
@@ -65,10 +70,10 @@ def tree(
 
 
 async def _tree(
-    name: Name,
+    name: ResourceName,
     namespace: str | None,
     kubeconfig: Path | None,
-    output: Format,
+    output: OutputFormat,
     *,
     all_: bool,
     watch: bool,
@@ -103,11 +108,11 @@ async def _tree(
             _print(root, readiness, output)
 
 
-def _print(root: Node, readiness: dict[ObjectRef, Readiness], output: Format) -> None:
+def _print(root: TreeNode, readiness: dict[ObjectRef, Readiness], output: OutputFormat) -> None:
     if output.is_data:
         print_document(_data(root, readiness), output)
         return
-    is_wide = output is Format.WIDE
+    is_wide = output is OutputFormat.WIDE
     header = (*_HEADER, "NAMESPACE", "API VERSION") if is_wide else _HEADER
     rows = [
         _row(prefix, node, readiness.get(node.ref), is_wide=is_wide)
@@ -125,7 +130,7 @@ class _Search:
     skipped: set[str] = field(default_factory=set)
     """Kinds that could not be listed."""
 
-    async def tree(self, target: Target) -> tuple[Node, dict[ObjectRef, Readiness]]:
+    async def tree(self, target: NamedResource) -> tuple[TreeNode, dict[ObjectRef, Readiness]]:
         """Return a resource with its objects, and their readiness. Raises ApiError."""
         from operator_runner.tools.resources.ownership_tree import tree_of  # noqa: PLC0415
 
@@ -171,7 +176,7 @@ class _Search:
             pass
         return found
 
-    async def _readiness(self, root: Node) -> dict[ObjectRef, Readiness]:
+    async def _readiness(self, root: TreeNode) -> dict[ObjectRef, Readiness]:
         """Return the readiness of the objects that have a status; others are not read."""
         kinds = {each.gvk: each for each in self.cluster.served}
         limit = asyncio.Semaphore(_CONCURRENCY)
@@ -205,20 +210,20 @@ def _readiness(ref: ObjectRef, body: Json) -> Readiness:
     return of_run.get(str(found.get("Successful")), Readiness.UNKNOWN)
 
 
-def _lines(root: Node) -> Iterator[tuple[str, Node]]:
+def _lines(root: TreeNode) -> Iterator[tuple[str, TreeNode]]:
     """Yield each node with the branches before its name."""
     yield "", root
     yield from _below(root, "")
 
 
-def _below(node: Node, indent: str) -> Iterator[tuple[str, Node]]:
+def _below(node: TreeNode, indent: str) -> Iterator[tuple[str, TreeNode]]:
     for child in node.children:
         is_last = child is node.children[-1]
         yield f"{indent}{'└─ ' if is_last else '├─ '}", child
         yield from _below(child, f"{indent}{'   ' if is_last else '│  '}")
 
 
-def _row(prefix: str, node: Node, ready: Readiness | None, *, is_wide: bool) -> tuple[str, ...]:
+def _row(prefix: str, node: TreeNode, ready: Readiness | None, *, is_wide: bool) -> tuple[str, ...]:
     from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415
     from operator_runner.tools.resources.ownership_tree import last_writer  # noqa: PLC0415
 
@@ -238,7 +243,7 @@ def _word(ready: Readiness | None) -> str:
     return "" if ready is None or ready.value == "unknown" else ready.value
 
 
-def _data(node: Node, readiness: dict[ObjectRef, Readiness]) -> Json:
+def _data(node: TreeNode, readiness: dict[ObjectRef, Readiness]) -> Json:
     """Return the tree for `--output=json`."""
     from operator_runner.tools.resources.ownership_tree import last_writer  # noqa: PLC0415
 

@@ -50,7 +50,7 @@ def resource_name(run: Json) -> str:
 
 
 def result(run: Json) -> str:
-    """Return the outcome as a State of `get`."""
+    """Return the outcome as a SummaryState of `get`."""
     return str(run.get("outcome") or "-").capitalize()
 
 

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from operator_runner.tools.resources.options import (
     IdOrNameType,
     KindOrNameType,
-    Name,
+    ResourceName,
     cluster_options,
     complete,
     complete_runs,
@@ -19,7 +19,7 @@ from operator_runner.tools.resources.options import (
     output_option,
     work_dir_option,
 )
-from operator_runner.tools.resources.output import Format
+from operator_runner.tools.resources.output import OutputFormat
 
 _WANTED = click.Argument(["wanted"])
 
@@ -64,7 +64,7 @@ def list_runs(
     *,
     namespace: str | None,
     kubeconfig: Path | None,
-    output: Format,
+    output: OutputFormat,
     limit: int,
     work_dir: Path | None,
     all_namespaces: bool,
@@ -99,7 +99,7 @@ def show(
     *,
     namespace: str | None,
     kubeconfig: Path | None,
-    output: Format,
+    output: OutputFormat,
     html: Path | None,
     work_dir: Path | None,
 ) -> None:
@@ -119,7 +119,7 @@ def show(
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
 @work_dir_option
 def logs(
-    what: str | Name,
+    what: str | ResourceName,
     namespace: str | None,
     kubeconfig: Path | None,
     work_dir: Path | None,

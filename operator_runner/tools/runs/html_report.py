@@ -34,7 +34,7 @@ _SMALLEST_PERCENT = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TimelineBar:
     """A row of the timeline: its place in percent of the whole width."""
 
     label: str
@@ -50,8 +50,8 @@ class RunReport:
     """What a page shows of a run. Texts are not escaped, and free of control characters."""
 
     facts: list[tuple[str, str]]
-    tasks: list[Bar]
-    requests: list[Bar]
+    tasks: list[TimelineBar]
+    requests: list[TimelineBar]
     changes: list[str]
     dropped: Mapping[str, int]
     output: str
@@ -126,7 +126,7 @@ def _span(runs: Sequence[Json]) -> Json:
     return {"started": first.isoformat(), "seconds": (last - first).total_seconds()}
 
 
-def timeline(entries: Iterable[Json], run: Json, key: str, text: Any) -> list[Bar]:
+def timeline(entries: Iterable[Json], run: Json, key: str, text: Any) -> list[TimelineBar]:
     """Return the rows of entries that begin at the time `key`; `text` gives their texts."""
     started = time_of(run.get("started"))
     total = float(run.get("seconds") or 0.0) or _latest(entries, key, started) or 1.0
@@ -138,7 +138,7 @@ def timeline(entries: Iterable[Json], run: Json, key: str, text: Any) -> list[Ba
         width = min(max(100 * seconds / total, _SMALLEST_PERCENT), 100 - left)
         label, detail, status = map(printable, text(entry))
         title = f"{offset:+.3f} s, {duration(seconds)}"
-        found.append(Bar(label, detail, status, round(left, 2), round(width, 2), title))
+        found.append(TimelineBar(label, detail, status, round(left, 2), round(width, 2), title))
     return found
 
 

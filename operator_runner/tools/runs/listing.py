@@ -19,9 +19,9 @@ from operator_runner.telemetry.runs.record import matches, object_json
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
-from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name
+from operator_runner.tools.resources.options import EXIT_UNANSWERED, ResourceName
 from operator_runner.tools.resources.output import (
-    Format,
+    OutputFormat,
     print_data,
     print_document,
     print_row,
@@ -41,7 +41,7 @@ class Listing:
     namespace: str | None
     everywhere: bool
     limit: int
-    output: Format
+    output: OutputFormat
 
     async def run(self, kubeconfig: Path | None, work_dir: Path | None, *, watch: bool) -> int:
         """Print the runs; return the exit status. Raises ApiError and ConfigError."""
@@ -64,7 +64,7 @@ class Listing:
         """Return the query of the API. Raises ConfigError for an unknown kind."""
         query = {} if self.everywhere else {"namespace": cluster.namespace}
         if self.wanted:
-            name = Name.parse(self.wanted) if "/" in self.wanted else None
+            name = ResourceName.parse(self.wanted) if "/" in self.wanted else None
             resource = cluster.resource(name.kind if name else self.wanted)
             query |= {"group": resource.gvk.group, "kind": resource.gvk.kind}
             if not resource.namespaced:
@@ -88,7 +88,7 @@ class Listing:
             else:
                 print_data({"items": list(found)}, self.output)
             return []
-        header = WIDE_HEADER if self.output is Format.WIDE else HEADER
+        header = WIDE_HEADER if self.output is OutputFormat.WIDE else HEADER
         if not found:
             click.echo("No runs found.", err=True)
         rows = [self._row(each) for each in found]
@@ -97,7 +97,7 @@ class Listing:
         )
 
     def _row(self, run: Json) -> tuple[str, ...]:
-        cells = row(run, datetime.now(UTC), is_wide=self.output is Format.WIDE)
+        cells = row(run, datetime.now(UTC), is_wide=self.output is OutputFormat.WIDE)
         return (str(run["resource"].get("namespace") or "-"), *cells) if self.everywhere else cells
 
     async def _watch(

@@ -17,8 +17,8 @@ from operator_runner.telemetry.runs.record import SKIPPED
 from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
-from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name
-from operator_runner.tools.resources.output import Format, print_data, print_table
+from operator_runner.tools.resources.options import EXIT_UNANSWERED, ResourceName
+from operator_runner.tools.resources.output import OutputFormat, print_data, print_table
 from operator_runner.tools.runs.display import (
     REQUEST_HEADER,
     TASK_HEADER,
@@ -40,7 +40,7 @@ async def show_run(
     namespace: str | None,
     work_dir: Path | None,
     *,
-    output: Format,
+    output: OutputFormat,
     html: Path | None,
 ) -> int:
     """Print a run or write its report; return the exit status. Raises ApiError."""
@@ -64,7 +64,7 @@ async def show_run(
 
 
 async def print_output(
-    what: str | Name,
+    what: str | ResourceName,
     kubeconfig: Path | None,
     namespace: str | None,
     work_dir: Path | None,
@@ -96,7 +96,7 @@ async def open_operators(
         yield cluster, operators
 
 
-async def _last_run(cluster: ClusterView, operators: Operators, name: Name) -> str:
+async def _last_run(cluster: ClusterView, operators: Operators, name: ResourceName) -> str:
     ref = cluster.find(name).ref
     query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name, "limit": "2"}
     if ref.namespace:
@@ -147,7 +147,7 @@ async def read_output(client: OperatorClient, run_id: str) -> str:
     return "".join(parts)
 
 
-def _print(run: Json, output_text: str, output: Format) -> None:
+def _print(run: Json, output_text: str, output: OutputFormat) -> None:
     if output.is_data:
         print_data({**run, "output": output_text}, output)
         return
@@ -162,7 +162,7 @@ def _print(run: Json, output_text: str, output: Format) -> None:
         for line in change_lines(changes):
             colour = {"-": "red", "+": "green"}.get(line.strip()[:1])
             click.echo(click.style(line, fg=colour) if colour else line)
-    if (requests := run.get("requests")) and output is Format.WIDE:
+    if (requests := run.get("requests")) and output is OutputFormat.WIDE:
         click.echo("\nRequests:")
         print_table(REQUEST_HEADER, [request_row(each) for each in requests])
     if output_text.strip():

@@ -17,7 +17,7 @@ from operator_runner.tools.resources.options import (
     complete,
     output_option,
 )
-from operator_runner.tools.resources.output import Format, print_data, print_document
+from operator_runner.tools.resources.output import OutputFormat, print_data, print_document
 from operator_runner.tools.run_lines import History, Widths, header
 
 _INDENT = " " * 4
@@ -46,7 +46,7 @@ def why(
     namespace: str | None,
     kubeconfig: Path | None,
     all_namespaces: bool,
-    output: Format,
+    output: OutputFormat,
     watch: bool,
     work_dir: Path | None,
     limit: int,
@@ -75,7 +75,7 @@ def why(
             history = await anext(histories)
             widths: Widths = (0, 0)
             if not output.is_data:
-                widths = _print(history, limit, work_dir, is_wide=output is Format.WIDE)
+                widths = _print(history, limit, work_dir, is_wide=output is OutputFormat.WIDE)
             elif watch:
                 for line in reversed(history.lines[:limit]):
                     print_document(line.as_json(), output)
@@ -111,7 +111,7 @@ def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool
 
 
 async def _watch(
-    histories: AsyncIterator[History], shown: History, widths: Widths, output: Format
+    histories: AsyncIterator[History], shown: History, widths: Widths, output: OutputFormat
 ) -> None:
     """Print each run that is new, without end. Raises ApiError and ConfigError."""
     has_header = bool(shown.lines) or output.is_data

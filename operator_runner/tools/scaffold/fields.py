@@ -19,7 +19,7 @@ import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ReservedNames, RunContent, Watch
-from operator_runner.reconcile.reserved_fields import Use, reserved_fields
+from operator_runner.reconcile.reserved_fields import ReservationReason, reserved_fields
 from operator_runner.reconcile.snake_case import to_snake
 
 _NAME = re.compile(r"[a-z][A-Za-z0-9]{0,62}")
@@ -156,7 +156,7 @@ def mark_keywords(
         f" {found.use.value}; choose another name, such as"
         f" {gvk.kind[0].lower()}{gvk.kind[1:]}{found.name[0].upper()}{found.name[1:]}"
         for found in reserved
-        if not (declared and found.use is Use.KEYWORD)
+        if not (declared and found.use is ReservationReason.KEYWORD)
     ]
     if problems:
         raise ConfigError(*problems)

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from operator_runner.core.model import Json
 from operator_runner.tools.storage_migration.migrate import MigrationResult, MigrationTally
 from operator_runner.tools.storage_migration.objects import RewriteResult
-from operator_runner.tools.storage_migration.target import Checkpoint, Target
+from operator_runner.tools.storage_migration.target import Checkpoint, MigrationTarget
 
 _LINE_INTERVAL_SECONDS = 5.0
 """Time between lines without a terminal."""
@@ -30,7 +30,7 @@ class Display:
         self._failures = 0
         self._bar: Progress | None = None
 
-    def started(self, target: Target, checkpoint: Checkpoint | None) -> None:
+    def started(self, target: MigrationTarget, checkpoint: Checkpoint | None) -> None:
         """Print the versions and the checkpoint."""
         self._failures = 0
         self._last_line = time.monotonic()
@@ -46,7 +46,7 @@ class Display:
             self._bar.add_task("", total=None)
             self._bar.start()
 
-    def already_migrated(self, target: Target) -> None:
+    def already_migrated(self, target: MigrationTarget) -> None:
         """Print that the CRD needs no migration."""
         self._say(f"{target.name}: all objects are stored in {target.storage} already")
 
@@ -58,7 +58,7 @@ class Display:
             self._last_line = time.monotonic()
             self._say(f"  {tally.seen} of {total} objects")
 
-    def failed(self, target: Target, metadata: Json, reason: str) -> None:
+    def failed(self, target: MigrationTarget, metadata: Json, reason: str) -> None:
         """Print an object that was not rewritten, up to a maximum."""
         self._failures += 1
         path = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
@@ -71,7 +71,9 @@ class Display:
         """Print that a signal was received."""
         self._say("  interrupted: finishing in-flight writes; interrupt again to abort")
 
-    def finished(self, target: Target, tally: MigrationTally, end: MigrationResult) -> None:
+    def finished(
+        self, target: MigrationTarget, tally: MigrationTally, end: MigrationResult
+    ) -> None:
         """Print the summary, and the next step."""
         self.close()
         for line in _summary(target, tally, end, dry_run=self._dry_run):
@@ -88,7 +90,7 @@ class Display:
 
 
 def _summary(
-    target: Target, tally: MigrationTally, end: MigrationResult, *, dry_run: bool
+    target: MigrationTarget, tally: MigrationTally, end: MigrationResult, *, dry_run: bool
 ) -> list[str]:
     if dry_run:
         counts = f"{tally.seen} objects tried, {tally.failed} refused; nothing was written"

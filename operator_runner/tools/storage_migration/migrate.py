@@ -14,15 +14,15 @@ from operator_runner.core.errors import ApiError, ConfigError, Conflict, NotFoun
 from operator_runner.core.model import Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.tools.storage_migration.objects import (
-    Objects,
-    Page,
+    ObjectPage,
     RewriteResult,
+    StoredObjects,
     with_retries,
 )
 from operator_runner.tools.storage_migration.target import (
     ANNOTATION,
     Checkpoint,
-    Target,
+    MigrationTarget,
     read_checkpoint,
 )
 
@@ -57,19 +57,21 @@ class MigrationTally:
 class ProgressReporter(Protocol):
     """Callbacks for the progress of a migration."""
 
-    def started(self, target: Target, checkpoint: Checkpoint | None) -> None:
+    def started(self, target: MigrationTarget, checkpoint: Checkpoint | None) -> None:
         """Handle the start; `checkpoint` is that of an interrupted migration."""
 
-    def already_migrated(self, target: Target) -> None:
+    def already_migrated(self, target: MigrationTarget) -> None:
         """Handle a CRD whose objects are all stored in the storage version."""
 
     def progressed(self, tally: MigrationTally, total: int) -> None:
         """Handle a processed object; `total` is an estimate of all objects."""
 
-    def failed(self, target: Target, metadata: Json, reason: str) -> None:
+    def failed(self, target: MigrationTarget, metadata: Json, reason: str) -> None:
         """Handle an object that was not rewritten."""
 
-    def finished(self, target: Target, tally: MigrationTally, end: MigrationResult) -> None:
+    def finished(
+        self, target: MigrationTarget, tally: MigrationTally, end: MigrationResult
+    ) -> None:
         """Handle the end."""
 
 
@@ -97,7 +99,7 @@ class Migration:
         server rejects a request or remains unavailable; the checkpoint is kept then.
         """
         crd = await self._crd(name)
-        target = Target.of(crd)
+        target = MigrationTarget.of(crd)
         if target.is_done:
             self._report.already_migrated(target)
             return MigrationResult.DONE
@@ -111,9 +113,9 @@ class Migration:
         return end
 
     async def _all(
-        self, target: Target, continue_token: str, tally: MigrationTally
+        self, target: MigrationTarget, continue_token: str, tally: MigrationTally
     ) -> MigrationResult:
-        objects = Objects(self._api, target, dry_run=self._dry_run)
+        objects = StoredObjects(self._api, target, dry_run=self._dry_run)
         while True:
             page = await objects.page(continue_token)
             total = tally.seen + len(page.items) + page.left
@@ -128,7 +130,12 @@ class Migration:
                 await self._save_checkpoint(target, continue_token, tally.seen)
 
     async def _rewrite(
-        self, objects: Objects, page: Page, target: Target, tally: MigrationTally, total: int
+        self,
+        objects: StoredObjects,
+        page: ObjectPage,
+        target: MigrationTarget,
+        tally: MigrationTally,
+        total: int,
     ) -> None:
         """Rewrite the objects of a page concurrently. Raises ApiError without a response."""
         left = iter(page.items)
@@ -160,18 +167,20 @@ class Migration:
                 f"{name}: CRD not found; write PLURAL.GROUP, as listed by `kubectl get crd`"
             ) from error
 
-    async def _save_checkpoint(self, target: Target, continue_token: str, seen: int) -> None:
+    async def _save_checkpoint(
+        self, target: MigrationTarget, continue_token: str, seen: int
+    ) -> None:
         checkpoint = Checkpoint(target.uid, target.generation, continue_token, seen)
         await self._patch(
             target.name, {"metadata": {"annotations": {ANNOTATION: checkpoint.text()}}}
         )
 
-    async def _finish(self, target: Target) -> None:
+    async def _finish(self, target: MigrationTarget) -> None:
         """Set status.storedVersions to the storage version. Raises ConfigError after an edit."""
         await self._patch(target.name, {"metadata": {"annotations": {ANNOTATION: None}}})
         for _ in range(_MAX_ATTEMPTS):
             crd = await self._crd(target.name)
-            now = Target.of(crd)
+            now = MigrationTarget.of(crd)
             if (now.uid, now.generation) != (target.uid, target.generation):
                 raise ConfigError(
                     f"{target.name}: the CRD was edited meanwhile, so status.storedVersions is "

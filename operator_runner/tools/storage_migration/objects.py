@@ -18,7 +18,7 @@ from operator_runner.core.errors import ApiError, Conflict, Expired, NotFound, U
 from operator_runner.core.model import Json
 from operator_runner.kube import paging
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
-from operator_runner.tools.storage_migration.target import Target
+from operator_runner.tools.storage_migration.target import MigrationTarget
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class RewriteResult(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ObjectPage:
     """Metadata of some objects.
 
     `continue_token` is empty on the last page; `left` is the estimated number of remaining objects.
@@ -51,16 +51,16 @@ class Page:
     left: int
 
 
-class Objects:
+class StoredObjects:
     """The stored objects of one CRD."""
 
-    def __init__(self, api: Api, target: Target, *, dry_run: bool) -> None:
+    def __init__(self, api: Api, target: MigrationTarget, *, dry_run: bool) -> None:
         """Send writes with dryRun=All if `dry_run`."""
         self._api = api
         self._target = target
         self._params = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
 
-    async def page(self, continue_token: str) -> Page:
+    async def page(self, continue_token: str) -> ObjectPage:
         """Return the page at a continue token, or the first page for an empty token.
 
         Raises ApiError if no served version can be listed.
@@ -98,7 +98,7 @@ class Objects:
         same = answer["metadata"]["resourceVersion"] == listed
         return RewriteResult.CURRENT if same else RewriteResult.REWRITTEN
 
-    async def _list(self, version: str, continue_token: str) -> Page:
+    async def _list(self, version: str, continue_token: str) -> ObjectPage:
         path = self._target.path(version)
         list_at = partial(paging.list_page, self._api, path, limit=PAGE, accept=_METADATA)
         try:
@@ -107,7 +107,7 @@ class Objects:
             # The token's revision is compacted. With the new token the list continues at the same
             # key; without one it starts again, and finished objects are found current.
             answer = await list_at(error.continue_token)
-        return Page(
+        return ObjectPage(
             tuple(item["metadata"] for item in answer["items"]),
             paging.continue_token(answer),
             answer["metadata"].get("remainingItemCount") or 0,

@@ -14,7 +14,7 @@ ANNOTATION = f"{ANNOTATION_DOMAIN}/storage-migration"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MigrationTarget:
     """The fields of a CRD that a migration needs; an edit of its spec changes `generation`."""
 
     name: str
@@ -29,7 +29,7 @@ class Target:
     served: tuple[str, ...]
 
     @classmethod
-    def of(cls, crd: Json) -> Target:
+    def of(cls, crd: Json) -> MigrationTarget:
         """Read a CRD. Raises ConfigError if its storage version is not served."""
         metadata, spec = crd["metadata"], crd["spec"]
         storage = next(v["name"] for v in spec["versions"] if v["storage"])
@@ -93,7 +93,7 @@ class Checkpoint:
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
-def read_checkpoint(crd: Json, target: Target) -> Checkpoint | None:
+def read_checkpoint(crd: Json, target: MigrationTarget) -> Checkpoint | None:
     """Return the checkpoint in the CRD's annotation, or None without a valid one."""
     text = (crd["metadata"].get("annotations") or {}).get(ANNOTATION)
     try:

@@ -22,13 +22,13 @@ from operator_runner.tools.operator_api.client import OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView
 from operator_runner.tools.resources.listing import (
-    Selection,
+    ResourceSelection,
     custom_kinds,
     handled_kinds,
     run_events,
 )
 from operator_runner.tools.ui.feed import Feed
-from operator_runner.tools.ui.views import Observed, views
+from operator_runner.tools.ui.views import ObservedCluster, views
 
 _POLL_SECONDS = 1.0
 """Between two requests to the same operator, and between two searches for one."""
@@ -42,14 +42,14 @@ _RUNS = 100
 
 
 @dataclass(slots=True)
-class Reader:
+class ClusterReader:
     """Keeps the views of a feed up to date. `namespace` None means all."""
 
     cluster: ClusterView
     feed: Feed
     namespace: str | None
     work_dir: Path | None
-    observed: Observed = field(default_factory=Observed)
+    observed: ObservedCluster = field(default_factory=ObservedCluster)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _search: asyncio.Event = field(default_factory=asyncio.Event)
     _operator_kinds: set[tuple[str, str]] = field(default_factory=set)
@@ -148,7 +148,7 @@ class Reader:
         """Return kinds of CRDs that operators name, or of which one has handled a resource."""
         served = await Discovery(self.cluster.api).served()
         cluster = ClusterView(self.cluster.api, served, self.cluster.namespace)
-        handled = (await handled_kinds(cluster, Selection(self.namespace))).kinds
+        handled = (await handled_kinds(cluster, ResourceSelection(self.namespace))).kinds
         named = [
             each
             for each in custom_kinds(served)

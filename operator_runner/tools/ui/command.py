@@ -71,14 +71,14 @@ async def _serve(
     """Serve without end. Raises ApiError, ConfigError and OSError."""
     # These are slow to import, and --help does not need them.
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
+    from operator_runner.tools.ui.cluster_reader import ClusterReader  # noqa: PLC0415
     from operator_runner.tools.ui.details import OperatorDetails  # noqa: PLC0415
     from operator_runner.tools.ui.feed import Feed  # noqa: PLC0415
-    from operator_runner.tools.ui.reading import Reader  # noqa: PLC0415
     from operator_runner.tools.ui.server import application, serving  # noqa: PLC0415
 
     token, feed = secrets.token_urlsafe(24), Feed()
     async with open_cluster(kubeconfig, namespace) as cluster:
-        reader = Reader(cluster, feed, None if everywhere else cluster.namespace, work_dir)
+        reader = ClusterReader(cluster, feed, None if everywhere else cluster.namespace, work_dir)
         async with serving(application(feed, OperatorDetails(reader), token), port) as bound:
             url = f"http://127.0.0.1:{bound}/{token}/"
             click.echo(f"Serving {url}\nPress Ctrl-C to stop.")

@@ -11,7 +11,7 @@ from operator_runner.tools.operator_api.discovery import find_operators
 from operator_runner.tools.runs.html_report import RunReport
 from operator_runner.tools.runs.listing import without_repetitions
 from operator_runner.tools.runs.run_details import find_run, read_output
-from operator_runner.tools.ui.reading import Reader
+from operator_runner.tools.ui.cluster_reader import ClusterReader
 from operator_runner.tools.ui.views import all_runs, key_of, parse_key, resource_view, run_rows
 
 _RUNS = "50"
@@ -21,7 +21,7 @@ _RUNS = "50"
 class OperatorDetails:
     """Implements `server.Details` with the operators that answer, else with Events."""
 
-    reader: Reader
+    reader: ClusterReader
 
     async def run(self, run_id: str) -> Json:
         """Return a run with its timelines and its output. Raises NotFound and other ApiErrors."""

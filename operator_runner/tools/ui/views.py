@@ -24,7 +24,7 @@ _KEY_PARTS = 3
 
 
 @dataclass(slots=True)
-class Observed:
+class ObservedCluster:
     """What was read last. `reason` is why no operator answers, `fault` why the cluster does not."""
 
     bodies: dict[ObjectRef, Json] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def parse_key(key: str) -> tuple[str, str, str]:
     return parts[0], parts[1], parts[2]
 
 
-def views(observed: Observed, namespace: str | None, now: datetime) -> dict[str, Json]:
+def views(observed: ObservedCluster, namespace: str | None, now: datetime) -> dict[str, Json]:
     """Return all views by name. Times are in UTC; unknown fields are omitted."""
     found = all_runs(observed)
     queued = {key_of(each["resource"]): each for each in observed.queue}
@@ -72,7 +72,7 @@ def views(observed: Observed, namespace: str | None, now: datetime) -> dict[str,
     }
 
 
-def all_runs(observed: Observed) -> list[Json]:
+def all_runs(observed: ObservedCluster) -> list[Json]:
     """Return the runs of operators, newest first; those of Events if no operator answers."""
     if observed.operators:
         return newest(without_repetitions(observed.runs))
@@ -96,7 +96,11 @@ def run_rows(found: Sequence[Json], now: datetime) -> list[Json]:
 
 
 def resource_view(
-    key: str, observed: Observed, runs: Sequence[Json], objects: Iterable[Json], now: datetime
+    key: str,
+    observed: ObservedCluster,
+    runs: Sequence[Json],
+    objects: Iterable[Json],
+    now: datetime,
 ) -> Json:
     """Return why a resource ran: its runs, what is next, and the objects of its runs."""
     body = next((body for ref, body in observed.bodies.items() if _is(ref, key)), None)
@@ -119,7 +123,9 @@ def resource_view(
     }
 
 
-def _resources(observed: Observed, runs: Sequence[Json], queued: Mapping[str, Json]) -> list[Json]:
+def _resources(
+    observed: ObservedCluster, runs: Sequence[Json], queued: Mapping[str, Json]
+) -> list[Json]:
     last = {key_of(each["resource"]): each for each in reversed(runs)}
     events = by_resource(observed.events)
     found = []

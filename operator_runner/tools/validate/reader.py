@@ -73,7 +73,7 @@ class Content:
     """Whether it defines variables whose names are not literal."""
 
 
-class Reader:
+class TaskReader:
     """Reads one file into `content`."""
 
     def __init__(self, environment: Environment, collections: tuple[str, ...] = ()) -> None:

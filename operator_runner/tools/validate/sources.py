@@ -17,7 +17,7 @@ from operator_runner.tools.validate import argument_specs, project
 from operator_runner.tools.validate.findings import Finding
 from operator_runner.tools.validate.places import line_of, place_of_error
 from operator_runner.tools.validate.plugins import Plugins, Problem
-from operator_runner.tools.validate.reader import Content, ContentReference, Reader
+from operator_runner.tools.validate.reader import Content, ContentReference, TaskReader
 from operator_runner.tools.validate.spec_fields import SpecFields
 from operator_runner.tools.validate.values import has_marks
 
@@ -116,7 +116,7 @@ class Sources:
         except UnicodeDecodeError as error:
             self.found.append(Finding(path, 1, f"the file is not UTF-8: {error}"))
             return
-        reader = Reader(self.environment, self._collections_of(owner))
+        reader = TaskReader(self.environment, self._collections_of(owner))
         match kind:
             case "playbook":
                 reader.playbook(data)
@@ -144,7 +144,7 @@ class Sources:
         own = [f"{namespace}.{name}"] if is_in_collection else []
         return (*own, *map(str, found or ()))
 
-    def _read_meta(self, path: Path, data: Any, reader: Reader) -> None:
+    def _read_meta(self, path: Path, data: Any, reader: TaskReader) -> None:
         specs = data
         if path.name not in _SPECS:
             if not isinstance(data, dict):

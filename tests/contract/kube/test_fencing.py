@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from tests.fakes.term import Clock
 
 from operator_runner.core.errors import Fenced
-from operator_runner.core.fencing import Fence, Fences, Tenure
+from operator_runner.core.fencing import Fence, Fences, LeaseTerm
 from operator_runner.core.model import EventSpec, Json, ObjectRef
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.cluster import KubeCluster
@@ -19,7 +20,6 @@ from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection, connect
 from operator_runner.net.serving_certificate import server_context
 from tests.contract.kube.scripted import kubeconfig
-from tests.fakes.tenure import Clock
 from tests.support.kubectl import Kubectl
 
 _SECONDS = 60.0
@@ -71,7 +71,7 @@ async def test_the_holder_writes_metadata_status_and_events(
     assert SPEC.note in notes
 
 
-async def test_after_the_tenure_nothing_is_written_and_reads_are_answered(
+async def test_after_the_term_nothing_is_written_and_reads_are_answered(
     cluster: KubeCluster, clock: Clock, pod: Json, kubectl: Kubectl
 ) -> None:
     """Status, finalizers and Events are those of the replica that leads."""
@@ -90,11 +90,11 @@ async def test_after_the_tenure_nothing_is_written_and_reads_are_answered(
 
 
 async def test_a_reconcile_of_an_earlier_epoch_writes_nothing(
-    cluster: KubeCluster, fences: Fences, tenure: Tenure, pod: Json
+    cluster: KubeCluster, fences: Fences, term: LeaseTerm, pod: Json
 ) -> None:
     """Its copy of the resource may be older than the writes of another leader."""
     with fences.reconciling(ObjectRef.of(pod)):
-        tenure.extend(("uid", 2), tenure.now())
+        term.extend(("uid", 2), term.now())
         with pytest.raises(Fenced):
             await cluster.patch_status(pod, {"reason": "Tested"})
     written = await _write(cluster, pod)
@@ -102,10 +102,10 @@ async def test_a_reconcile_of_an_earlier_epoch_writes_nothing(
 
 
 async def test_a_request_whose_permit_has_expired_is_not_sent(
-    connection: Connection, clock: Clock, tenure: Tenure, path: str
+    connection: Connection, clock: Clock, term: LeaseTerm, path: str
 ) -> None:
     """The permit is checked on the open connection: to open one may take long."""
-    permit = Fence(tenure).permit()
+    permit = Fence(term).permit()
     clock.now += 10
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     maps = path.replace("pods", "configmaps")
@@ -120,7 +120,7 @@ async def test_a_request_whose_permit_has_expired_is_not_sent(
 
 
 async def test_a_body_whose_permit_expires_is_not_sent_to_its_end(
-    api: Api, connection: Connection, clock: Clock, tenure: Tenure, path: str
+    api: Api, connection: Connection, clock: Clock, term: LeaseTerm, path: str
 ) -> None:
     """The error names the Lease, and the object is unchanged."""
     maps = path.replace("pods", "configmaps")
@@ -139,7 +139,7 @@ async def test_a_body_whose_permit_expires_is_not_sent_to_its_end(
             connection.url(f"{maps}/a"),
             data=patch(),
             headers={"Content-Type": MERGE_PATCH},
-            trace_request_ctx=Fence(tenure).permit(),
+            trace_request_ctx=Fence(term).permit(),
         )
 
     assert await api.request("GET", f"{maps}/a") == before

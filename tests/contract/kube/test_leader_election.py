@@ -110,13 +110,13 @@ async def test_a_released_lease_permits_no_write(
     """Another replica may acquire it at once."""
     first = contender(connection)
     await _soon(first.acquire())
-    fence = Fence(first.tenure)
+    fence = Fence(first.term)
     fence.check()
 
     await first.release()
 
     assert await _is_refused(fence)
-    assert await _is_refused(Fence(first.tenure))
+    assert await _is_refused(Fence(first.term))
 
 
 async def test_a_lease_that_was_taken_and_given_back_is_a_new_epoch(
@@ -125,14 +125,14 @@ async def test_a_lease_that_was_taken_and_given_back_is_a_new_epoch(
     """The holder leads on, but its runs began before another replica may have led."""
     first = contender(connection)
     await _soon(first.acquire())
-    fence = Fence(first.tenure)
+    fence = Fence(first.term)
     losing = asyncio.create_task(first.lost())
 
     await asyncio.to_thread(kubectl.merge, "lease", "leader", {"spec": {"holderIdentity": ""}})
 
     await until(lambda: _is_refused(fence))
     assert (await _lease(kubectl))["leaseTransitions"] == 1
-    Fence(first.tenure).check()
+    Fence(first.term).check()
     assert not losing.done()
     await _cancel(losing)
 
@@ -221,7 +221,7 @@ async def test_a_leader_without_api_stops_before_another_leads(
     """A replica whose requests hang stops leading before the Lease expires for others."""
     first, second = contender(relayed), contender(connection)
     await _soon(first.acquire())
-    fence = Fence(first.tenure)
+    fence = Fence(first.term)
     fence.check()
     waiting = asyncio.create_task(second.acquire())
     losing = asyncio.create_task(first.lost())
@@ -266,7 +266,7 @@ async def test_a_stolen_lease_is_noticed(
     """A replica that finds another holder in the Lease stops leading."""
     first = contender(connection)
     await _soon(first.acquire())
-    fence = Fence(first.tenure)
+    fence = Fence(first.term)
 
     theft = {"spec": {"holderIdentity": "thief"}}
     await asyncio.to_thread(kubectl.merge, "lease", "leader", theft)
@@ -283,7 +283,7 @@ async def test_a_deleted_lease_is_made_again(
     """Deleting the Lease does not stop the operator; earlier runs may no longer write."""
     first = contender(connection)
     await _soon(first.acquire())
-    fence = Fence(first.tenure)
+    fence = Fence(first.term)
     losing = asyncio.create_task(first.lost())
 
     await asyncio.to_thread(kubectl, "delete", "lease", "leader")
@@ -294,7 +294,7 @@ async def test_a_deleted_lease_is_made_again(
 
     await until(again)
     await until(lambda: _is_refused(fence))
-    Fence(first.tenure).check()
+    Fence(first.term).check()
     assert not losing.done()
     await _cancel(losing)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from structlog.testing import capture_logs
+from tests.fakes.term import Clock, held_term
 
 from operator_runner.core.model import GVK, Json, RunContent, Watch
 from operator_runner.devcluster import Cluster
@@ -21,7 +22,6 @@ from operator_runner.kube.session import Connection, connect
 from operator_runner.olm import OperatorConditionReporter, upgradeable_condition
 from tests.contract.kube.scripted import kubeconfig
 from tests.contract.kube.waiting import until
-from tests.fakes.tenure import Clock, held_tenure
 from tests.support.kubectl import Kubectl
 from tests.support.olm import CONDITION, condition_of, crd, grant_condition, operator_condition
 
@@ -123,8 +123,8 @@ async def test_a_former_leader_does_not_write_the_condition(
 ) -> None:
     """It could permit an upgrade during a critical run of the replica that leads now."""
     make(kubectl)
-    tenure = held_tenure(clock := Clock())
-    upgrades = OperatorConditionReporter.of(Api(account), kubectl.namespace, NAME, tenure)
+    term = held_term(clock := Clock())
+    upgrades = OperatorConditionReporter.of(Api(account), kubectl.namespace, NAME, term)
     async with working(upgrades):
         await status(kubectl, "True")
         clock.now += 10

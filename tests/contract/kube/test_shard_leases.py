@@ -16,7 +16,7 @@ from operator_runner.core.settings import LeaderElection
 from operator_runner.core.slot_assignment import (
     SLOTS,
     Assignment,
-    Report,
+    MemberReport,
     encode_assignment,
     encode_report,
 )
@@ -53,7 +53,7 @@ async def leases(connection: Connection, namespace: str) -> AsyncIterator[ShardL
 async def member(connection: Connection, namespace: str) -> AsyncIterator[Membership]:
     """Join the shards."""
     made = Membership(Api(connection), ELECTION, namespace, A)
-    await made.join(lambda: Report("uid", 3, frozenset({1, 2})))
+    await made.join(lambda: MemberReport("uid", 3, frozenset({1, 2})))
     yield made
     await made.leave()
 
@@ -69,7 +69,7 @@ async def test_a_member_is_seen_with_its_report(leases: ShardLeases, member: Mem
 
     await until(is_seen)
     assert leases.members[A].name == member.name == "web-0001"
-    assert leases.members[A].report == Report("uid", 3, frozenset({1, 2}))
+    assert leases.members[A].report == MemberReport("uid", 3, frozenset({1, 2}))
     assert leases.members[A].duration == 60
     assert not await leases.is_gone(A)
 
@@ -102,7 +102,7 @@ async def test_an_expelled_member_writes_nothing_and_does_not_return(
     async def expelled() -> bool:
         return A in leases.members and await leases.expel(A)
 
-    fence = Fence(member.tenure)
+    fence = Fence(member.term)
     fence.check()
     await until(expelled)
     member.report_soon()
@@ -173,7 +173,7 @@ async def test_the_backoff_of_a_member_that_leaves_is_observed(
     """Its Lease is deleted at once: what was not written yet is written before that."""
     states: dict[str, BackoffState] = {}
     made = Membership(Api(connection), ELECTION, namespace, A)
-    await made.join(Report, lambda: states)
+    await made.join(MemberReport, lambda: states)
 
     async def is_seen() -> bool:
         return A in leases.members
@@ -208,7 +208,9 @@ async def test_a_member_is_replaced_while_the_coordinator_has_failed_too(
     kubectl.apply(
         lease("web", "pod-c_0003", 3600, {}),
         lease("web-shards", "pod-c_0003", 3600, {ASSIGNMENT: encode_assignment(owned)}),
-        lease("web-0001", A, 1, {REPORT: encode_report(Report("", 1, frozenset(range(SLOTS))))}),
+        lease(
+            "web-0001", A, 1, {REPORT: encode_report(MemberReport("", 1, frozenset(range(SLOTS))))}
+        ),
     )
     api = Api(connection)
     leases = ShardLeases(api, Discovery(api), ELECTION, namespace)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.fakes.term import Clock
 
-from operator_runner.core.fencing import Fences, Tenure
+from operator_runner.core.fencing import Fences, LeaseTerm
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from tests.contract.kube.waiting import until
 from tests.contract.tools.storage_migration.webhook import Webhook
-from tests.fakes.tenure import Clock
 
 from .conftest import SECONDS, WATCH, Recorder, Run, config_map, proxied
 from .test_streams import answer, client
@@ -132,7 +132,7 @@ async def test_after_the_renew_deadline_every_write_is_refused(
     assert await _names(connection, path) == before
 
 
-async def test_reads_are_answered_after_the_tenure(run: Run, clock: Clock, path: str) -> None:
+async def test_reads_are_answered_after_the_term(run: Run, clock: Clock, path: str) -> None:
     """A stale read changes nothing, so that a role can end in an orderly way."""
     clock.now += 60
     async with client(run) as http:
@@ -143,12 +143,12 @@ async def test_reads_are_answered_after_the_tenure(run: Run, clock: Clock, path:
 
 
 async def test_a_run_of_an_earlier_epoch_is_refused_and_a_new_one_is_not(
-    begin: Begin, tenure: Tenure, path: str
+    begin: Begin, term: LeaseTerm, path: str
 ) -> None:
     """The process leads again, but another replica may have led and written in between."""
     patch = {"data": {"a": "1"}}
     with begin() as run:
-        tenure.extend(("uid", 2), tenure.now())
+        term.extend(("uid", 2), term.now())
         async with (
             client(run) as http,
             http.patch(f"{path}/owner", json=patch, headers=MERGE) as response,
@@ -162,10 +162,10 @@ async def test_a_run_of_an_earlier_epoch_is_refused_and_a_new_one_is_not(
             assert response.status == 200
 
 
-async def test_a_body_is_not_sent_to_its_end_after_the_tenure(
+async def test_a_body_is_not_sent_to_its_end_after_the_term(
     run: Run, connection: Connection, clock: Clock, path: str
 ) -> None:
-    """The tenure ends between two chunks of a streamed body, of which the rest is not sent."""
+    """The term ends between two chunks of a streamed body, of which the rest is not sent."""
     patch = json.dumps({"data": {"a": "x" * (LARGE // 4)}}).encode()
 
     async def body() -> AsyncIterator[bytes]:
@@ -181,7 +181,7 @@ async def test_a_body_is_not_sent_to_its_end_after_the_tenure(
     assert await _names(connection, path) == {"owner": {}}
 
 
-async def test_a_tenure_that_ends_while_the_owner_is_checked(
+async def test_a_term_that_ends_while_the_owner_is_checked(
     upstream: Upstream, clock: Clock, fences: Fences
 ) -> None:
     """The write is checked again after the requests that decide on it."""
@@ -232,10 +232,10 @@ async def test_a_stream_is_closed_at_the_next_bytes_of_the_run(
 
 
 async def test_programs_beside_the_runs_are_not_fenced(
-    proxy: Proxy, tenure: Tenure, path: str, namespace: str
+    proxy: Proxy, term: LeaseTerm, path: str, namespace: str
 ) -> None:
     """They have no run that another replica repeats; a standby serves them as ansible-operator."""
-    tenure.end()
+    term.end()
     async with (
         aiohttp.ClientSession(f"http://127.0.0.1:{proxy.address.port}") as http,
         http.post(path, json=config_map("beside", namespace)) as response,
@@ -275,7 +275,7 @@ async def webhook(tmp_path: Path, connection: Connection, namespace: str) -> Asy
         yield webhook
 
 
-@pytest.mark.parametrize("tenure", [(6.0, 2.0)], indirect=True)
+@pytest.mark.parametrize("term", [(6.0, 2.0)], indirect=True)
 async def test_a_slow_write_is_not_carried_out_after_the_lease(
     run: Run, connection: Connection, webhook: Webhook, path: str, namespace: str
 ) -> None:

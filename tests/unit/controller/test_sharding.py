@@ -9,19 +9,19 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from tests.fakes.term import Clock, held_term
 
 from operator_runner.controller.sharding import Sharding, SlotEvents
 from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.errors import Fenced
-from operator_runner.core.fencing import Fence, Tenure
-from operator_runner.core.slot_assignment import SLOTS, Assignment, Move, Report, slot_of
-from tests.fakes.tenure import Clock, held_tenure
+from operator_runner.core.fencing import Fence, LeaseTerm
+from operator_runner.core.slot_assignment import SLOTS, Assignment, MemberReport, SlotMove, slot_of
 
 UID = "9fd5d1bd-0d0e-4a3e-a6f3-0a8d6f1f1c11"
 SLOT = slot_of(UID)
 ALL = frozenset(range(SLOTS))
 OWNED = Assignment("object", 1, dict.fromkeys(range(SLOTS), "a"))
-MOVING = Assignment("object", 2, OWNED.owners, {SLOT: Move("b", 2)})
+MOVING = Assignment("object", 2, OWNED.owners, {SLOT: SlotMove("b", 2)})
 
 
 class Elector:
@@ -39,13 +39,13 @@ class Lease:
     seconds = 0.05
 
     def __init__(self) -> None:
-        self.tenure: Tenure = held_tenure(Clock())
+        self.term: LeaseTerm = held_term(Clock())
         self.reported = asyncio.Event()
-        self.report: Callable[[], Report] = Report
+        self.report: Callable[[], MemberReport] = MemberReport
         self.backoff: Callable[[], Mapping[str, BackoffState]] = dict
 
     async def join(
-        self, report: Callable[[], Report], backoff: Callable[[], Mapping[str, BackoffState]]
+        self, report: Callable[[], MemberReport], backoff: Callable[[], Mapping[str, BackoffState]]
     ) -> None:
         """Keep the readers of the annotations."""
         self.report, self.backoff = report, backoff
@@ -146,7 +146,7 @@ async def test_a_gained_slot_may_be_worked_on() -> None:
     async with member() as one:
         assert one.gained == [ALL]
         assert one.sharding.is_active(UID)
-        Fence(one.sharding.tenure_of(UID)).check()
+        Fence(one.sharding.term_of(UID)).check()
 
 
 async def test_a_slot_without_runs_is_released_at_once() -> None:
@@ -155,10 +155,10 @@ async def test_a_slot_without_runs_is_released_at_once() -> None:
         one.observe(MOVING)
 
         assert one.released == [frozenset({SLOT})]
-        assert one.lease.report() == Report("object", 2, ALL - {SLOT})
+        assert one.lease.report() == MemberReport("object", 2, ALL - {SLOT})
         assert not await one.work(asyncio.Event())
         with pytest.raises(Fenced):
-            Fence(one.sharding.tenure_of(UID)).check()
+            Fence(one.sharding.term_of(UID)).check()
 
 
 async def test_a_slot_is_held_until_its_last_run_has_ended() -> None:
@@ -172,7 +172,7 @@ async def test_a_slot_is_held_until_its_last_run_has_ended() -> None:
         assert SLOT in one.held
         assert not one.sharding.is_active(UID)
         assert not await one.work(end)
-        Fence(one.sharding.tenure_of(UID)).check()
+        Fence(one.sharding.term_of(UID)).check()
         end.set()
         assert await run
         await one.wait_released()
@@ -205,7 +205,7 @@ async def test_a_move_that_is_withdrawn_ends_the_drain() -> None:
         assert one.gained == [ALL, frozenset({SLOT})]
         end.set()
         await run
-        assert one.lease.report() == Report("object", 3, ALL)
+        assert one.lease.report() == MemberReport("object", 3, ALL)
         assert one.released == []
 
 
@@ -215,7 +215,7 @@ async def test_a_leaving_member_gets_no_slots() -> None:
         one.sharding.start_leaving()
         one.observe(Assignment("object", 3, OWNED.owners))
 
-        assert one.lease.report() == Report("object", 3, leaving=True)
+        assert one.lease.report() == MemberReport("object", 3, leaving=True)
         assert one.gained == [ALL]
 
 
@@ -223,7 +223,7 @@ async def test_a_resource_without_a_uid_cannot_be_written() -> None:
     """It is deleted, or not known yet."""
     async with member() as one:
         with pytest.raises(Fenced):
-            Fence(one.sharding.tenure_of("")).check()
+            Fence(one.sharding.term_of("")).check()
 
 
 FAILING = {UID: BackoffState(failures=7)}
@@ -231,7 +231,7 @@ FAILING = {UID: BackoffState(failures=7)}
 
 def reporting(*held: int) -> Any:
     """Return the Lease of a member that holds slots."""
-    return SimpleNamespace(report=Report("object", 3, frozenset(held)))
+    return SimpleNamespace(report=MemberReport("object", 3, frozenset(held)))
 
 
 async def test_a_released_slot_is_reported_with_its_states_until_the_next_owner_has_it() -> None:

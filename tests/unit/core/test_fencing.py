@@ -6,18 +6,18 @@ import asyncio
 import time
 
 import pytest
+from tests.fakes.term import EPOCH, Clock, held_term
 
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import (
     UNFENCED,
     Fence,
     Fences,
+    LeaseTerm,
     LeaseTimes,
-    Tenure,
     boot_time,
 )
 from operator_runner.core.model import GVK, ObjectRef
-from tests.fakes.tenure import EPOCH, Clock, held_tenure
 
 TIMES = LeaseTimes(duration=15.0, renew_deadline=10.0)
 NEXT = ("uid", 1)
@@ -31,9 +31,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def tenure(clock: Clock) -> Tenure:
-    """Return a tenure that was just renewed."""
-    return held_tenure(clock)
+def term(clock: Clock) -> LeaseTerm:
+    """Return a term that was just renewed."""
+    return held_term(clock)
 
 
 @pytest.mark.parametrize(
@@ -62,28 +62,28 @@ def test_the_limit_of_a_write_leaves_half_of_the_margin_for_its_way(age: float) 
     assert TIMES.permits(age, TIMES.limit(age))
 
 
-def test_a_renewal_permits_more_writes(tenure: Tenure, clock: Clock) -> None:
-    """The fence of a run is extended with the tenure."""
-    fence = Fence(tenure)
+def test_a_renewal_permits_more_writes(term: LeaseTerm, clock: Clock) -> None:
+    """The fence of a run is extended with the term."""
+    fence = Fence(term)
     clock.now += 9
-    tenure.extend(EPOCH, clock.now)
+    term.extend(EPOCH, clock.now)
     clock.now += 9
     fence.check()
 
 
-def test_the_time_of_a_renewal_is_that_before_its_request(tenure: Tenure, clock: Clock) -> None:
-    """A slow renewal extends the tenure by less: others count from what they observe."""
+def test_the_time_of_a_renewal_is_that_before_its_request(term: LeaseTerm, clock: Clock) -> None:
+    """A slow renewal extends the term by less: others count from what they observe."""
     sent = clock.now
     clock.now += 9
-    tenure.extend(EPOCH, sent)
+    term.extend(EPOCH, sent)
     clock.now += 2
     with pytest.raises(Fenced, match=r"Lease team/web.*renewed 11\.0 s ago.*15 s after a renewal"):
-        Fence(tenure).check()
+        Fence(term).check()
 
 
-def test_a_permit_expires_before_it_is_used(tenure: Tenure, clock: Clock) -> None:
+def test_a_permit_expires_before_it_is_used(term: LeaseTerm, clock: Clock) -> None:
     """A write whose connection took too long is not sent."""
-    permit = Fence(tenure).permit()
+    permit = Fence(term).permit()
     assert permit is not None
     assert permit.timeout == "12.5s"
     clock.now += 2.4
@@ -93,43 +93,45 @@ def test_a_permit_expires_before_it_is_used(tenure: Tenure, clock: Clock) -> Non
         permit.check()
 
 
-def test_a_run_of_an_earlier_epoch_may_not_write(tenure: Tenure) -> None:
+def test_a_run_of_an_earlier_epoch_may_not_write(term: LeaseTerm) -> None:
     """The same process leads again, but another one may have led in between."""
-    old = Fence(tenure)
-    tenure.extend(NEXT, tenure.now())
+    old = Fence(term)
+    term.extend(NEXT, term.now())
 
     with pytest.raises(Fenced, match="no longer holds it as it did when the run began"):
         old.check()
-    Fence(tenure).check()
+    Fence(term).check()
 
 
 def test_a_run_that_begins_without_the_lease_may_not_write(clock: Clock) -> None:
     """Not even after the Lease has been acquired."""
-    tenure = Tenure("team/web", TIMES, clock)
-    early = Fence(tenure)
+    term = LeaseTerm("team/web", TIMES, clock)
+    early = Fence(term)
     with pytest.raises(Fenced):
         early.check()
-    tenure.extend(EPOCH, clock.now)
+    term.extend(EPOCH, clock.now)
     with pytest.raises(Fenced):
         early.check()
 
 
-def test_an_ended_tenure_permits_nothing(tenure: Tenure) -> None:
+def test_an_ended_term_permits_nothing(term: LeaseTerm) -> None:
     """A released Lease may be taken at once."""
-    fence = Fence(tenure)
-    tenure.end()
-    for refusing in (fence, Fence(tenure)):
+    fence = Fence(term)
+    term.end()
+    for refusing in (fence, Fence(term)):
         with pytest.raises(Fenced):
             refusing.permit()
 
 
-def test_a_run_with_a_refused_write_gets_no_other_one_through(tenure: Tenure, clock: Clock) -> None:
+def test_a_run_with_a_refused_write_gets_no_other_one_through(
+    term: LeaseTerm, clock: Clock
+) -> None:
     """Its next write may depend on the refused one."""
-    fence = Fence(tenure)
+    fence = Fence(term)
     clock.now += 11
     with pytest.raises(Fenced):
         fence.check()
-    tenure.extend(EPOCH, clock.now)
+    term.extend(EPOCH, clock.now)
     with pytest.raises(Fenced):
         fence.check()
 
@@ -141,31 +143,31 @@ def test_without_leader_election_nothing_is_fenced() -> None:
         assert Fences().of(A).permit() is None
 
 
-def test_the_writes_of_a_reconcile_are_bound_to_the_epoch_of_its_start(tenure: Tenure) -> None:
+def test_the_writes_of_a_reconcile_are_bound_to_the_epoch_of_its_start(term: LeaseTerm) -> None:
     """Those of other resources, and those after it, to the present one."""
-    fences = Fences(lambda _: tenure)
+    fences = Fences(lambda _: term)
     with fences.reconciling(A):
-        tenure.extend(NEXT, tenure.now())
+        term.extend(NEXT, term.now())
         with pytest.raises(Fenced):
             fences.of(A).check()
         fences.of(B).check()
     fences.of(A).check()
 
 
-def test_each_resource_has_the_tenure_of_its_lease(tenure: Tenure, clock: Clock) -> None:
-    """The end of one tenure fences only the resources that it covers."""
-    other = Tenure("team/shard-1", TIMES, clock)
+def test_each_resource_has_the_term_of_its_lease(term: LeaseTerm, clock: Clock) -> None:
+    """The end of one term fences only the resources that it covers."""
+    other = LeaseTerm("team/shard-1", TIMES, clock)
     other.extend(EPOCH, clock.now)
-    fences = Fences({A: tenure, B: other}.__getitem__)
-    tenure.end()
+    fences = Fences({A: term, B: other}.__getitem__)
+    term.end()
     with pytest.raises(Fenced, match="team/web"):
         fences.of(A).check()
     fences.of(B).check()
 
 
-async def test_the_first_refusal_cancels_the_run(tenure: Tenure, clock: Clock) -> None:
+async def test_the_first_refusal_cancels_the_run(term: LeaseTerm, clock: Clock) -> None:
     """A role that ignores errors does not go on."""
-    fence, ended = Fence(tenure), asyncio.Event()
+    fence, ended = Fence(term), asyncio.Event()
 
     async def play() -> None:
         clock.now += 11
@@ -181,7 +183,7 @@ async def test_the_first_refusal_cancels_the_run(tenure: Tenure, clock: Clock) -
     assert ended.is_set()
 
 
-async def test_a_run_that_ends_after_the_tenure_has_no_result(tenure: Tenure, clock: Clock) -> None:
+async def test_a_run_that_ends_after_the_term_has_no_result(term: LeaseTerm, clock: Clock) -> None:
     """Its verdict would be about a cluster that another replica changes."""
 
     async def play() -> str:
@@ -189,10 +191,10 @@ async def test_a_run_that_ends_after_the_tenure_has_no_result(tenure: Tenure, cl
         return "failed"
 
     with pytest.raises(Fenced):
-        await Fence(tenure).guard(play)
+        await Fence(term).guard(play)
 
 
-async def test_a_run_inside_the_tenure_has_its_result(tenure: Tenure) -> None:
+async def test_a_run_inside_the_term_has_its_result(term: LeaseTerm) -> None:
     """Its errors are passed on, too."""
 
     async def play() -> str:
@@ -201,12 +203,12 @@ async def test_a_run_inside_the_tenure_has_its_result(tenure: Tenure) -> None:
     async def broken() -> str:
         raise ValueError("broken")
 
-    assert await Fence(tenure).guard(play) == await UNFENCED.guard(play) == "ok"
+    assert await Fence(term).guard(play) == await UNFENCED.guard(play) == "ok"
     with pytest.raises(ValueError, match="broken"):
-        await Fence(tenure).guard(broken)
+        await Fence(term).guard(broken)
 
 
-async def test_a_run_that_is_cancelled_ends(tenure: Tenure) -> None:
+async def test_a_run_that_is_cancelled_ends(term: LeaseTerm) -> None:
     """As when the operator stops."""
     started, ended = asyncio.Event(), asyncio.Event()
 
@@ -217,7 +219,7 @@ async def test_a_run_that_is_cancelled_ends(tenure: Tenure) -> None:
         finally:
             ended.set()
 
-    running = asyncio.create_task(Fence(tenure).guard(play))
+    running = asyncio.create_task(Fence(term).guard(play))
     await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

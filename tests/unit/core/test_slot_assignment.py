@@ -14,10 +14,10 @@ from operator_runner.core import slot_assignment
 from operator_runner.core.slot_assignment import (
     SLOTS,
     Assignment,
-    Change,
+    MemberReport,
     MemberSlots,
-    Move,
-    Report,
+    SlotChange,
+    SlotMove,
     assign,
     decode_assignment,
     decode_report,
@@ -28,10 +28,10 @@ from operator_runner.core.slot_assignment import (
 )
 
 MEMBERS = st.lists(st.sampled_from([f"web-{number}" for number in range(9)]), unique=True)
-IDLE = Report("uid")
+IDLE = MemberReport("uid")
 
 
-def joined(*members: str) -> dict[str, Report]:
+def joined(*members: str) -> dict[str, MemberReport]:
     """Return the reports of members that have observed the object and hold nothing."""
     return dict.fromkeys(members, IDLE)
 
@@ -40,10 +40,11 @@ def assigned(*members: str) -> Assignment:
     return revise(Assignment("uid"), joined(*members), ())
 
 
-def holding(assignment: Assignment, *members: str) -> dict[str, Report]:
+def holding(assignment: Assignment, *members: str) -> dict[str, MemberReport]:
     """Return the reports of members that follow an assignment."""
     return {
-        member: Report("uid", assignment.epoch, assignment.slots_of(member)) for member in members
+        member: MemberReport("uid", assignment.epoch, assignment.slots_of(member))
+        for member in members
     }
 
 
@@ -114,12 +115,12 @@ def test_a_leaving_member_gives_slots_up_as_they_drain() -> None:
     """It need not observe the move of slots that it will not get again."""
     first = assigned("a", "b")
     last = min(first.slots_of("a"))
-    reports = holding(first, "b") | {"a": Report("uid", 0, frozenset({last}), leaving=True)}
+    reports = holding(first, "b") | {"a": MemberReport("uid", 0, frozenset({last}), leaving=True)}
 
     second = revise(first, reports, ())
 
     assert [slot for slot, owner in second.owners.items() if owner == "a"] == [last]
-    assert second.moves == {last: Move("b", second.epoch)}
+    assert second.moves == {last: SlotMove("b", second.epoch)}
 
 
 @pytest.mark.parametrize(("limit", "workers"), [(1, 1), (2, 2), (5, 3), (None, 3)])
@@ -140,25 +141,25 @@ def test_a_standby_does_not_replace_a_member_that_works() -> None:
 def test_a_new_object_gives_no_slots_before_all_members_have_observed_it() -> None:
     """They may still work by the one that was deleted."""
     new = Assignment("new")
-    reports = {"a": Report("new"), "b": Report("uid", 7, frozenset({3}))}
+    reports = {"a": MemberReport("new"), "b": MemberReport("uid", 7, frozenset({3}))}
 
     assert revise(new, reports, ()) == new
-    assert revise(new, reports | {"b": Report("new", 0, frozenset({3}))}, ()) == new
+    assert revise(new, reports | {"b": MemberReport("new", 0, frozenset({3}))}, ()) == new
     assert revise(new, reports, {"b"}).epoch == 1
-    assert revise(new, {"a": Report("new"), "b": Report("new")}, ()).epoch == 1
+    assert revise(new, {"a": MemberReport("new"), "b": MemberReport("new")}, ()).epoch == 1
 
 
 def test_a_member_drains_moving_slots() -> None:
     """It takes back what moves no more."""
     slots = MemberSlots("a")
     first = assigned("a")
-    assert slots.observe(first) == Change(gained=frozenset(range(SLOTS)))
-    moving = replace(first, epoch=2, moves={3: Move("b", 2)})
+    assert slots.observe(first) == SlotChange(gained=frozenset(range(SLOTS)))
+    moving = replace(first, epoch=2, moves={3: SlotMove("b", 2)})
 
-    assert slots.observe(moving) == Change(lost=frozenset({3}))
-    assert slots.report == Report("uid", 2, frozenset(range(SLOTS)))
-    assert slots.observe(first) == Change()  # it is older
-    assert slots.observe(replace(first, epoch=3)) == Change(gained=frozenset({3}))
+    assert slots.observe(moving) == SlotChange(lost=frozenset({3}))
+    assert slots.report == MemberReport("uid", 2, frozenset(range(SLOTS)))
+    assert slots.observe(first) == SlotChange()  # it is older
+    assert slots.observe(replace(first, epoch=3)) == SlotChange(gained=frozenset({3}))
     assert not slots.draining
 
 
@@ -168,13 +169,13 @@ def test_a_deleted_assignment_drains_everything() -> None:
     slots.observe(assigned("a"))
 
     assert slots.observe(None).lost == frozenset(range(SLOTS))
-    assert slots.report == Report("", 0, frozenset(range(SLOTS)))
+    assert slots.report == MemberReport("", 0, frozenset(range(SLOTS)))
 
 
 def test_assignments_and_reports_are_read_as_they_were_written() -> None:
     """They are annotations of Leases."""
-    assignment = replace(assigned("a", "b"), moves={3: Move("b", 1)})
-    report = Report("uid", 4, frozenset({1, 2}), leaving=True)
+    assignment = replace(assigned("a", "b"), moves={3: SlotMove("b", 1)})
+    report = MemberReport("uid", 4, frozenset({1, 2}), leaving=True)
 
     assert decode_assignment("uid", encode_assignment(assignment)) == assignment
     assert decode_report(encode_report(report)) == report
@@ -203,7 +204,7 @@ class Handover:
         self.objects = self.names = self.handovers = 0
         self.members: dict[str, MemberSlots] = {}
         self.seen: dict[str, int] = {}
-        self.reports: dict[str, list[Report]] = {}
+        self.reports: dict[str, list[MemberReport]] = {}
         self.running: dict[str, set[int]] = {}
         self.gone: set[str] = set()
 
@@ -224,7 +225,7 @@ class Handover:
             name = f"web-{self.names}"
             self.names += 1
             self.members[name] = MemberSlots(name)
-            self.reports[name], self.seen[name], self.running[name] = [Report()], 0, set()
+            self.reports[name], self.seen[name], self.running[name] = [MemberReport()], 0, set()
 
     def observe(self) -> None:
         """Let a member see a later assignment, and begin a run of each of its slots."""

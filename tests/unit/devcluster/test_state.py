@@ -8,10 +8,10 @@ import pytest
 
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.process import Process
-from operator_runner.devcluster.state import Node, Part, State, load, save
+from operator_runner.devcluster.state import ClusterState, Node, Part, load, save
 
 _ETCD = Part("etcd", ("/bin/etcd", "--name=default"), "http://127.0.0.1:1/readyz")
-_FULL = State(
+_FULL = ClusterState(
     boot="b1",
     server="https://10.186.0.1:6443",
     slot=0,
@@ -22,8 +22,8 @@ _FULL = State(
 )
 
 
-@pytest.mark.parametrize("state", [_FULL, State("b1", "https://127.0.0.1:1", slot=None)])
-def test_a_stored_state_is_loaded_unchanged(tmp_path: Path, state: State) -> None:
+@pytest.mark.parametrize("state", [_FULL, ClusterState("b1", "https://127.0.0.1:1", slot=None)])
+def test_a_stored_state_is_loaded_unchanged(tmp_path: Path, state: ClusterState) -> None:
     """Storing and loading changes nothing."""
     home = Home(tmp_path)
     save(home, state)

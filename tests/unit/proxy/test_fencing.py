@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.core.fencing import UNFENCED, Permit
+from operator_runner.core.fencing import UNFENCED, WritePermit
 from operator_runner.proxy.fencing import is_session, limited_path, may_act
 from operator_runner.proxy.request_info import RequestInfo
 
@@ -12,7 +12,9 @@ PODS = "/api/v1/namespaces/team/pods"
 
 
 def _limited(path: str, seconds: float = 12.5) -> str:
-    return limited_path(path, RequestInfo.parse(path.partition("?")[0]), Permit(UNFENCED, seconds))
+    return limited_path(
+        path, RequestInfo.parse(path.partition("?")[0]), WritePermit(UNFENCED, seconds)
+    )
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "MERGE"])

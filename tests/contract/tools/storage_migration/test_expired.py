@@ -6,17 +6,19 @@ import pytest
 from aiohttp import web
 
 from operator_runner.kube.api import Api
-from operator_runner.tools.storage_migration.objects import Objects, Page
-from operator_runner.tools.storage_migration.target import Target
+from operator_runner.tools.storage_migration.objects import ObjectPage, StoredObjects
+from operator_runner.tools.storage_migration.target import MigrationTarget
 from tests.contract.kube.scripted import ScriptedServer, status
 
-_TARGET = Target("webs.example.com", "u", 1, "example.com", "webs", "v2", ("v1",), ("v1", "v2"))
+_TARGET = MigrationTarget(
+    "webs.example.com", "u", 1, "example.com", "webs", "v2", ("v1",), ("v1", "v2")
+)
 
 
 @pytest.fixture
-def objects(scripted_api: Api) -> Objects:
+def objects(scripted_api: Api) -> StoredObjects:
     """Return the objects of a CRD that the scripted server serves."""
-    return Objects(scripted_api, _TARGET, dry_run=False)
+    return StoredObjects(scripted_api, _TARGET, dry_run=False)
 
 
 def _expired(continue_token: str) -> web.Response:
@@ -32,7 +34,7 @@ def _items(*names: str) -> web.Response:
 
 @pytest.mark.parametrize(("offered", "expected"), [("b-later", "b"), ("", "a")])
 async def test_after_an_expired_token_the_list_continues_or_restarts(
-    scripted: ScriptedServer, objects: Objects, offered: str, expected: str
+    scripted: ScriptedServer, objects: StoredObjects, offered: str, expected: str
 ) -> None:
     """The list continues with the new token of the API server, or else restarts."""
 
@@ -48,11 +50,11 @@ async def test_after_an_expired_token_the_list_continues_or_restarts(
 
     scripted.answer = answer
 
-    assert await objects.page("b") == Page(({"name": expected},), "", 0)
+    assert await objects.page("b") == ObjectPage(({"name": expected},), "", 0)
 
 
 async def test_a_version_that_cannot_be_listed_is_replaced_by_another(
-    scripted: ScriptedServer, objects: Objects
+    scripted: ScriptedServer, objects: StoredObjects
 ) -> None:
     """An object that cannot be converted only breaks the list of the storage version."""
 
@@ -62,11 +64,11 @@ async def test_a_version_that_cannot_be_listed_is_replaced_by_another(
 
     scripted.answer = answer
 
-    assert await objects.page("") == Page(({"name": "a"},), "", 0)
+    assert await objects.page("") == ObjectPage(({"name": "a"},), "", 0)
 
 
 async def test_requests_are_retried_while_the_api_server_is_unavailable(
-    scripted: ScriptedServer, objects: Objects
+    scripted: ScriptedServer, objects: StoredObjects
 ) -> None:
     """A response of 503 is retried."""
     answers = [status(503), _items("a")]
@@ -76,4 +78,4 @@ async def test_requests_are_retried_while_the_api_server_is_unavailable(
 
     scripted.answer = answer
 
-    assert await objects.page("") == Page(({"name": "a"},), "", 0)
+    assert await objects.page("") == ObjectPage(({"name": "a"},), "", 0)

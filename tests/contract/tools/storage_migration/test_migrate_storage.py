@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.tools.storage_migration.objects import Objects, RewriteResult
-from operator_runner.tools.storage_migration.target import ANNOTATION, Target
+from operator_runner.tools.storage_migration.objects import RewriteResult, StoredObjects
+from operator_runner.tools.storage_migration.target import ANNOTATION, MigrationTarget
 from tests.contract.tools.storage_migration.webhook import Webhook
 from tests.contract.tools.storage_migration.widgets import Widgets
 
@@ -205,7 +205,7 @@ async def test_an_object_that_cannot_be_converted_is_named(
 async def test_objects_that_others_write_or_delete_are_skipped(widgets: Widgets) -> None:
     """An object that has changed since it was listed is not written, and is not a failure."""
     await widgets.create_many(3)
-    objects = Objects(widgets.api, Target.of(await widgets.crd()), dry_run=False)
+    objects = StoredObjects(widgets.api, MigrationTarget.of(await widgets.crd()), dry_run=False)
     page = await objects.page("")
     await widgets.edit("w-000", {"spec": {"size": 70}})
     await widgets.api.request("DELETE", widgets.path("w-001"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
-from operator_runner.tools.resources.ownership_tree import Node, last_writer, tree_of
+from operator_runner.tools.resources.ownership_tree import TreeNode, last_writer, tree_of
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 
@@ -20,7 +20,7 @@ def item(uid: str, *owners: str, **annotations: str) -> Json:
     return {"metadata": {"uid": uid, "ownerReferences": references, "annotations": annotations}}
 
 
-def shape(node: Node) -> dict[str, Any]:
+def shape(node: TreeNode) -> dict[str, Any]:
     return {f"{child.ref.gvk.kind}/{child.ref.name}": shape(child) for child in node.children}
 
 

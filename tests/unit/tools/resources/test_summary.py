@@ -13,7 +13,7 @@ from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION
 from operator_runner.tools.operator_api.next_runs import NextRun, Queues
 from operator_runner.tools.resources.summary import (
-    State,
+    SummaryState,
     by_resource,
     summarize,
     with_next_run,
@@ -53,22 +53,26 @@ def body(*conditions: Json, status: Json | None = None, **metadata: Any) -> Json
 @pytest.mark.parametrize(
     ("resource", "state", "ready"),
     [
-        (body(), State.UNHANDLED, ""),
-        (body(RUNNING), State.RUNNING, ""),
-        (body(WAITING, condition("Successful", "False")), State.WAITING, "False"),
-        (body(IDLE, DONE), State.SUCCEEDED, "True"),
-        (body(IDLE, DONE, condition("Available", "False")), State.SUCCEEDED, "False"),
-        (body(IDLE, DONE, condition("Ready", "Unknown")), State.SUCCEEDED, "Unknown"),
-        (body(DESELECTED, DONE), State.DESELECTED, "True"),
-        (body(condition("Successful", "False"), FAILED), State.FAILED, "False"),
-        (body(FAILED, deletionTimestamp="now"), State.DELETING, ""),
-        (body(FAILED, annotations={SUSPEND_ANNOTATION: "true"}), State.SUSPENDED, ""),
-        ({"metadata": {}, "status": "odd"}, State.UNHANDLED, ""),
-        ({"metadata": {}, "status": {"conditions": ["odd", {"type": 1}]}}, State.UNHANDLED, ""),
+        (body(), SummaryState.UNHANDLED, ""),
+        (body(RUNNING), SummaryState.RUNNING, ""),
+        (body(WAITING, condition("Successful", "False")), SummaryState.WAITING, "False"),
+        (body(IDLE, DONE), SummaryState.SUCCEEDED, "True"),
+        (body(IDLE, DONE, condition("Available", "False")), SummaryState.SUCCEEDED, "False"),
+        (body(IDLE, DONE, condition("Ready", "Unknown")), SummaryState.SUCCEEDED, "Unknown"),
+        (body(DESELECTED, DONE), SummaryState.DESELECTED, "True"),
+        (body(condition("Successful", "False"), FAILED), SummaryState.FAILED, "False"),
+        (body(FAILED, deletionTimestamp="now"), SummaryState.DELETING, ""),
+        (body(FAILED, annotations={SUSPEND_ANNOTATION: "true"}), SummaryState.SUSPENDED, ""),
+        ({"metadata": {}, "status": "odd"}, SummaryState.UNHANDLED, ""),
+        (
+            {"metadata": {}, "status": {"conditions": ["odd", {"type": 1}]}},
+            SummaryState.UNHANDLED,
+            "",
+        ),
     ],
 )
 def test_state_and_readiness_follow_from_conditions(
-    resource: Json, state: State, ready: str
+    resource: Json, state: SummaryState, ready: str
 ) -> None:
     """The annotation and a deletion come before the conditions of the last run."""
     found = summarize(REF, resource)

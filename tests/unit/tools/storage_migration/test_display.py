@@ -10,9 +10,11 @@ from rich.console import Console
 from operator_runner.tools.storage_migration.display import Display
 from operator_runner.tools.storage_migration.migrate import MigrationResult, MigrationTally
 from operator_runner.tools.storage_migration.objects import RewriteResult
-from operator_runner.tools.storage_migration.target import Checkpoint, Target
+from operator_runner.tools.storage_migration.target import Checkpoint, MigrationTarget
 
-TARGET = Target("webs.example.com", "u", 1, "example.com", "webs", "v2", ("v1", "v2"), ("v1", "v2"))
+TARGET = MigrationTarget(
+    "webs.example.com", "u", 1, "example.com", "webs", "v2", ("v1", "v2"), ("v1", "v2")
+)
 
 
 class Shown:

@@ -9,7 +9,7 @@ from operator_runner.core.model import Json
 from operator_runner.tools.storage_migration.target import (
     ANNOTATION,
     Checkpoint,
-    Target,
+    MigrationTarget,
     read_checkpoint,
 )
 
@@ -39,13 +39,13 @@ def crd(
 
 def test_the_storage_version_is_listed_first() -> None:
     """The other served versions are tried after it, those not served never."""
-    target = Target.of(crd())
+    target = MigrationTarget.of(crd())
     assert (target.storage, target.readable) == ("v2", ("v2", "v1"))
 
 
 def test_object_paths_are_quoted() -> None:
     """Names are quoted; an object without namespace is cluster-scoped."""
-    target = Target.of(crd())
+    target = MigrationTarget.of(crd())
     assert target.path("v1") == "/apis/example.com/v1/webs"
     assert target.path("v2", "ns", "a b") == "/apis/example.com/v2/namespaces/ns/webs/a%20b"
     assert target.path("v2", name="a") == "/apis/example.com/v2/webs/a"
@@ -56,18 +56,18 @@ def test_object_paths_are_quoted() -> None:
 )
 def test_done_is_when_nothing_else_is_stored(stored: tuple[str, ...], done: bool) -> None:
     """It is done if storedVersions has only the storage version."""
-    assert Target.of(crd(stored=stored)).is_done is done
+    assert MigrationTarget.of(crd(stored=stored)).is_done is done
 
 
 def test_a_storage_version_that_is_not_served_is_refused() -> None:
     """The error names the CRD, the version and the field."""
     with pytest.raises(ConfigError, match=r"webs\.example\.com.*v2 is not served.*served: true"):
-        Target.of(crd(served=False))
+        MigrationTarget.of(crd(served=False))
 
 
 def test_a_checkpoint_is_valid_for_one_state_of_the_crd() -> None:
     """Another generation, another uid or an invalid checkpoint restarts the migration."""
-    target = Target.of(crd())
+    target = MigrationTarget.of(crd())
     kept = Checkpoint("u1", 3, "token", 250)
     assert read_checkpoint(crd(checkpoint=kept.text()), target) == kept
     for other in (Checkpoint("u2", 3, "token", 250), Checkpoint("u1", 2, "token", 250)):

@@ -10,7 +10,7 @@ import pytest
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.tools.ui.views import (
-    Observed,
+    ObservedCluster,
     key_of,
     parse_key,
     resource_view,
@@ -63,8 +63,8 @@ def event(reason: str) -> Json:
     }
 
 
-def observed(**fields: Any) -> Observed:
-    return Observed(bodies={ObjectRef(PAGE, "web", "home"): body()}, **fields)
+def observed(**fields: Any) -> ObservedCluster:
+    return ObservedCluster(bodies={ObjectRef(PAGE, "web", "home"): body()}, **fields)
 
 
 def test_resources_have_cause_and_run_of_their_newest_run() -> None:
@@ -84,7 +84,7 @@ def test_the_queue_names_the_next_run_of_a_resource() -> None:
         "causes": [{"trigger": "period"}],
     }
     failed = {"type": "Failure", "status": "True", "message": "no", "lastTransitionTime": "x"}
-    seen = Observed(
+    seen = ObservedCluster(
         bodies={ObjectRef(PAGE, "web", "home"): body(failed)}, operators=["here"], queue=[entry]
     )
     found = views(seen, "web", NOW)
