@@ -32,7 +32,7 @@ from operator_runner.config.watches import Loaded, load, schema, summarize
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Watch
-from operator_runner.telemetry import logs, output
+from operator_runner.telemetry import logs, output_thread
 
 _log = structlog.get_logger(__name__)
 
@@ -108,7 +108,7 @@ def _run(options: dict[str, Any]) -> int:
     )
     for warning in (*loaded.warnings, *warnings_from(options, os.environ, loaded.watches)):
         _log.warning("Configuration", warning=warning)
-    with output.in_background():
+    with output_thread.in_background():
         try:
             status = asyncio.run(operator.run(settings, loaded.watches, partial(_reload, options)))
         except ConfigError:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from operator_runner.app.streams import ObjectStreams
+from operator_runner.app.object_streams import ObjectStreams
 from operator_runner.config.watches import trigger_targets
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.schedules import timetable
@@ -24,7 +24,7 @@ from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
-from operator_runner.controller.sources.kinds import KindDiscovery, watch_kinds_forever
+from operator_runner.controller.sources.kind_discovery import KindDiscovery, watch_kinds_forever
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.schedule import Schedules

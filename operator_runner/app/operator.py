@@ -44,7 +44,7 @@ from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.operator_snapshot import OperatorSnapshot
 from operator_runner.controller.sharding import SlotEvents
-from operator_runner.controller.sources.project import ProjectWatcher
+from operator_runner.controller.sources.project_watcher import ProjectWatcher
 from operator_runner.controller.sources.readiness_log import log_readiness
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.sources.watches_file import WatchesFile

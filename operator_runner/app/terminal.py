@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from operator_runner.telemetry import output
+from operator_runner.telemetry import output_thread
 
 _MAX_LINE_BYTES = 4096
 
@@ -18,7 +18,7 @@ async def ask(question: str) -> str:
     The end of the input (Ctrl-D) interrupts the operator, as Ctrl-C does.
     """
     # By the same way as the log, so that it comes after the lines of earlier tasks.
-    output.write(sys.stderr, f"{question} ")
+    output_thread.write(sys.stderr, f"{question} ")
     readable = asyncio.Event()
     loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
     loop.add_reader(descriptor, readable.set)

@@ -30,7 +30,7 @@ from operator_runner.kube.metadata_lists import MetadataList, MetadataLists
 from operator_runner.proxy.input_log import InputLog
 from operator_runner.proxy.ownership import Owner, is_owned
 from operator_runner.proxy.request_info import RequestInfo
-from operator_runner.reconcile.unchanged import ExecutedTasks, has_known_inputs
+from operator_runner.reconcile.skipped_runs import ExecutedTasks, has_known_inputs
 
 _log = structlog.get_logger(__name__)
 _SHARED_SECONDS = 2.0
@@ -53,7 +53,7 @@ class _Recording:
 
 
 class UnchangedInputs:
-    """See `reconcile.protocols.Inputs`."""
+    """See `reconcile.protocols.InputRecorder`."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from operator_runner.reconcile.results import (
     Superseded,
     Unchanged,
 )
-from operator_runner.reconcile.unchanged import INPUTS_UNCHANGED
+from operator_runner.reconcile.skipped_runs import INPUTS_UNCHANGED
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
 from operator_runner.telemetry.tracing.traces import NoTraces, ReconcileTrace, Traces
 

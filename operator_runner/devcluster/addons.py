@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from string import Template
 
-from operator_runner.devcluster import files, supervision, tools
+from operator_runner.devcluster import files, supervision, system_programs
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.state import ClusterState, Part
@@ -28,7 +28,7 @@ def start(home: Home, state: ClusterState, subnets: Subnets, programs: Path) -> 
     manifest = files.write(home.node / "addons.yaml", objects)
     # Before the programs: they would wait longer after an answer `forbidden`.
     kubectl = str(home.bin / "kubectl")
-    tools.run(kubectl, "create", "--validate=false", f"--filename={manifest}")
+    system_programs.run(kubectl, "create", "--validate=false", f"--filename={manifest}")
     files.private_folder(home.volumes)
     for part in (_coredns(home, subnets, programs), _provisioner(home, subnets, programs)):
         state = supervision.start(home, state, part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from operator_runner.devcluster import tools
+from operator_runner.devcluster import system_programs
 from operator_runner.devcluster.errors import ClusterError, PackagesMissing, RootNeeded
 from operator_runner.devcluster.node_config import CNI_PROGRAMS
 
@@ -61,7 +61,9 @@ def require_visible(*folders: Path) -> None:
 
 def missing_packages() -> list[str]:
     """Return the Debian packages that have to be installed, sorted."""
-    return sorted({package for name, package in _PACKAGE_OF.items() if not tools.found(name)})
+    return sorted(
+        {package for name, package in _PACKAGE_OF.items() if not system_programs.found(name)}
+    )
 
 
 def require_packages(*, install: bool) -> list[str]:
@@ -70,13 +72,13 @@ def require_packages(*, install: bool) -> list[str]:
     if not missing:
         return []
     command = f"apt-get install --yes --no-install-recommends {' '.join(missing)}"
-    if not install or not tools.found("apt-get"):
+    if not install or not system_programs.found("apt-get"):
         raise PackagesMissing(
             f"these packages are needed and not installed: {', '.join(missing)}",
             hint=f"Run `apt-get update && {command}`, or `cluster up --install-packages`.",
         )
-    tools.run("apt-get", "update", "--quiet")
-    tools.run("env", "DEBIAN_FRONTEND=noninteractive", *command.split())
+    system_programs.run("apt-get", "update", "--quiet")
+    system_programs.run("env", "DEBIAN_FRONTEND=noninteractive", *command.split())
     if still := missing_packages():
         raise PackagesMissing(
             f"{', '.join(missing)} were installed, but programs of {', '.join(still)} are missing",

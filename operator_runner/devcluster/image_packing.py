@@ -20,7 +20,7 @@ from operator_runner.devcluster import (
     go_programs,
     image_archive,
     image_spec,
-    tools,
+    system_programs,
 )
 from operator_runner.devcluster.errors import ClusterError, ImageError
 from operator_runner.devcluster.image_archive import Layer
@@ -142,7 +142,7 @@ def _first_known(alternatives: tuple[str, ...], known: frozenset[str]) -> str:
 
 def _command(*command: str, folder: Path | None = None) -> str:
     try:
-        return tools.run(*command, folder=folder)
+        return system_programs.run(*command, folder=folder)
     except ClusterError as error:
         raise ImageError(
             f"packing failed: {error.problem}",

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from operator_runner.devcluster import tools
+from operator_runner.devcluster import system_programs
 from operator_runner.devcluster.errors import ClusterError, ImageError
 from operator_runner.devcluster.namespaces import entering
 from operator_runner.devcluster.state import Node
@@ -19,7 +19,7 @@ def load(node: Node, archive: Path) -> tuple[str, ...]:
     # By standard input: the node needs no access to the file.
     command = ("ctr", "--namespace=k8s.io", "images", "import", "-")
     try:
-        tools.run(*entering(node), *command, stdin=archive)
+        system_programs.run(*entering(node), *command, stdin=archive)
     except ClusterError as error:
         raise ImageError(f"{archive} could not be loaded: {error.problem}") from error
     return names

@@ -11,7 +11,7 @@ from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.namespaces import entering
 from operator_runner.devcluster.network import Subnets, free_slot
 from operator_runner.devcluster.state import Node
-from operator_runner.devcluster.tools import run
+from operator_runner.devcluster.system_programs import run
 
 _LOCK = Path("/run/lock/operator-runner-clusters")
 _INSIDE = "eth0"

@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.devcluster import files, host, process, supervision, tools
+from operator_runner.devcluster import files, host, process, supervision, system_programs
 from operator_runner.devcluster.errors import ClusterError, NotRunning
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
@@ -81,7 +81,7 @@ class Olm:
             raise ClusterError(
                 f"{name!r} cannot name a catalog", hint="Use letters, digits, dots and dashes."
             )
-        tools.run(str(self.programs / "opm"), "validate", str(catalog))
+        system_programs.run(str(self.programs / "opm"), "validate", str(catalog))
         files.private_folder(self.home.catalogs)
         place = self.home.catalogs / name
         shutil.rmtree(place, ignore_errors=True)
@@ -160,7 +160,7 @@ class Olm:
         return Subnets(self.state.slot).node
 
     def _kubectl(self, *arguments: str) -> None:
-        tools.run(str(self.home.bin / "kubectl"), *arguments)
+        system_programs.run(str(self.home.bin / "kubectl"), *arguments)
 
 
 def _runs(state: ClusterState, name: str) -> bool:

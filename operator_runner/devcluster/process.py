@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.devcluster import tools
+from operator_runner.devcluster import system_programs
 from operator_runner.devcluster.errors import ClusterError
 
 MARK = "OPERATOR_RUNNER_CLUSTER"
@@ -53,7 +53,7 @@ def start(command: Sequence[str], *, mark: Path, log: Path) -> Process:
     parts of the cluster.
     """
     environment = {
-        "PATH": tools.search_path(),
+        "PATH": system_programs.search_path(),
         "HOME": "/nonexistent",
         "LANG": "C.UTF-8",
         MARK: str(mark),
@@ -61,7 +61,7 @@ def start(command: Sequence[str], *, mark: Path, log: Path) -> Process:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         pid = os.posix_spawn(
-            shutil.which(command[0], path=tools.search_path()) or command[0],
+            shutil.which(command[0], path=system_programs.search_path()) or command[0],
             list(command),
             environment,
             file_actions=[

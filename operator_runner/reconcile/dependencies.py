@@ -16,12 +16,12 @@ from operator_runner.reconcile.protocols import (
     Access,
     ClusterClient,
     Executor,
-    Inputs,
+    InputRecorder,
+    NoInputRecorder,
     NoRunRecords,
     RunRecords,
-    UnknownInputs,
     VariableNames,
-    Writes,
+    WriteRecorder,
 )
 from operator_runner.reconcile.schedule import TimetableReader
 
@@ -46,7 +46,7 @@ class Dependencies:
     on_replaced: Callable[[ObjectRef], None]
     """Called when a new resource has the name of a deleted one."""
     variable_names: VariableNames
-    writes: Writes
+    writes: WriteRecorder
     on_idempotence: Callable[[ObjectRef, bool], None]
     """Called after each successful run with whether the role is idempotent, as far as is known."""
     other_writers: OtherWriters
@@ -71,6 +71,6 @@ class Dependencies:
     claim: Callable[[str], bool] = lambda _: True
     """Return whether the current task may reconcile the resource with this uid."""
     records: RunRecords = field(default_factory=NoRunRecords)
-    inputs: Inputs = field(default_factory=UnknownInputs)
+    inputs: InputRecorder = field(default_factory=NoInputRecorder)
     run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Called with the id of each run that starts; return further variables of its processes."""

@@ -57,7 +57,7 @@ class Access(Protocol):
         """
 
 
-class Writes(Protocol):
+class WriteRecorder(Protocol):
     """Records what the last run of each resource wrote."""
 
     def is_echo(self, owner: ObjectRef, cause: Cause) -> bool:
@@ -129,7 +129,7 @@ class NoRunRecords:
         """See `RunRecords`."""
 
 
-class Inputs(Protocol):
+class InputRecorder(Protocol):
     """Knows the inputs of runs that changed nothing; see docs/adr/0046-unchanged-inputs.md."""
 
     async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
@@ -151,25 +151,25 @@ class Inputs(Protocol):
         """Drop the inputs of a deleted resource."""
 
 
-class UnknownInputs:
+class NoInputRecorder:
     """Knows nothing, so that nothing is skipped."""
 
     async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
-        """See `Inputs`."""
+        """See `InputRecorder`."""
         del body, watch, triggers
         return False
 
     async def begin(self, body: Json, watch: Watch) -> None:
-        """See `Inputs`."""
+        """See `InputRecorder`."""
 
     def on_event(self, uid: str, event: RunEvent) -> None:
-        """See `Inputs`."""
+        """See `InputRecorder`."""
 
     def ended(self, ref: ObjectRef, uid: str, *, converged: bool) -> None:
-        """See `Inputs`."""
+        """See `InputRecorder`."""
 
     def forget(self, ref: ObjectRef, uid: str) -> None:
-        """See `Inputs`."""
+        """See `InputRecorder`."""
 
 
 class VariableNames(Protocol):

@@ -69,9 +69,9 @@ from operator_runner.reconcile.schedule import (
     ScheduleState,
     ScheduleTracker,
 )
+from operator_runner.reconcile.skipped_runs import INPUTS_UNCHANGED, may_skip
 from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
-from operator_runner.reconcile.unchanged import INPUTS_UNCHANGED, may_skip
 
 _log = structlog.get_logger(__name__)
 _REQUEST_MESSAGE_BYTES = 600

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from operator_runner.telemetry.output import dropped_records
+from operator_runner.telemetry.output_thread import dropped_records
 
 _NAME = "operator_runner_log_records_dropped"
 _HELP = "Log lines and pieces of output that were not written, because they were not read in time"

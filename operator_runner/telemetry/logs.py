@@ -19,7 +19,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from operator_runner.core.errors import ConfigError, OperatorRunnerError
-from operator_runner.telemetry import output
+from operator_runner.telemetry import output_thread
 from operator_runner.telemetry.console import console_renderer
 from operator_runner.telemetry.redaction import redact
 from operator_runner.telemetry.runs.run_log import RUN_LOG
@@ -35,7 +35,7 @@ _LEVELS = {
 }
 # Libraries that log too much at INFO; --zap-log-level=debug enables their records.
 _CHATTY = ("kopf", "aiohttp", "asyncio", "ansible_runner", "urllib3")
-# Tracebacks of errors that end kopf, which `controller.sources.kinds` logs, too.
+# Tracebacks of errors that end kopf, which `controller.sources.kind_discovery` logs, too.
 _LOGGED_TWICE = ("kopf._core.reactor.orchestration", "kopf._core.reactor.running")
 # At DEBUG the client writes whole response bodies, Secrets among them: never.
 _NEVER_DEBUG = ("kubernetes", "kubernetes_asyncio", "urllib3.connectionpool")
@@ -127,7 +127,7 @@ def _take_over_stdlib(formatter: logging.Formatter, stream: TextIO, threshold: i
 
 
 class _Handler(logging.Handler):
-    """Writes records to a stream, by the thread of `output` where there is one."""
+    """Writes records to a stream, by the thread of `output_thread` where there is one."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Format here, in the task with the bound keys, and pass the text to the writer."""
         try:
-            output.write(self._stream, self.format(record) + "\n")
+            output_thread.write(self._stream, self.format(record) + "\n")
         except Exception:  # noqa: BLE001 (a log line that fails must not fail its subject)
             self.handleError(record)
 
@@ -144,7 +144,9 @@ class _Handler(logging.Handler):
         """Report a record that cannot be formatted."""
         place = f"{record.pathname}:{record.lineno}"
         with contextlib.suppress(OSError, ValueError):
-            output.write(self._stream, f"Log record of {place} failed:\n{traceback.format_exc()}")
+            output_thread.write(
+                self._stream, f"Log record of {place} failed:\n{traceback.format_exc()}"
+            )
 
 
 def _json_tail(time_encoding: str) -> list[Processor]:

@@ -8,7 +8,7 @@ import sys
 import structlog
 
 from operator_runner.core.truncation import truncated
-from operator_runner.telemetry import output
+from operator_runner.telemetry import output_thread
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.redaction import redact
 
@@ -25,6 +25,6 @@ def write(text: str) -> None:
     """
     plain = _COLOUR.sub("", truncated(text, _LIMIT_BYTES)).replace("\r\n", "\n")
     try:
-        output.write(sys.stdout, printable(str(redact(plain))) + "\n")
+        output_thread.write(sys.stdout, printable(str(redact(plain))) + "\n")
     except OSError as error:
         _log.warning("Cannot write the output of a play", error=str(error))

@@ -1,4 +1,4 @@
-"""The fork server's side of kept facts: a process of its own gathers them, and gathers them again.
+"""The fork server's side of cached facts: a separate process gathers them, and repeats it.
 
 The process is forked before anything of a run is in its memory, and is enclosed as runs are,
 without a directory of its own: the programs that it starts can read no more than those of a run.
@@ -37,7 +37,7 @@ class FactGathering:
         self._environment = environment
         self._enclosure: dict[str, Any] | None = None
         self._signals: dict[str, Any] = {}
-        self._kept = facts.FactCache()
+        self._cache = facts.FactCache()
         self._reader: int | None = None
         self._received = b""
         self._next = float("-inf")
@@ -57,7 +57,7 @@ class FactGathering:
         if self._enclosure is None or self._reader is not None or now < self._next:
             return None
         signals = facts.system_signals()
-        if signals == self._signals and not self._kept.is_old:
+        if signals == self._signals and not self._cache.is_old:
             return None
         self._signals, self._received = signals, b""
         self._next = now + _PAUSE_SECONDS
@@ -80,8 +80,8 @@ class FactGathering:
         self._reader = None
         if not self._received:
             return False  # it has failed, and runs gather facts themselves
-        self._kept = facts.FactCache.of(self._received)
-        facts.inherit(self._kept)
+        self._cache = facts.FactCache.of(self._received)
+        facts.inherit(self._cache)
         return True
 
 

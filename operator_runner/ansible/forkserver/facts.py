@@ -71,13 +71,13 @@ class FactCache:
         return time.monotonic() - self.gathered_at > LONGEST_SECONDS
 
 
-class NotKeptError(BaseException):
+class CacheMissError(BaseException):
     """Cached facts are not sufficient. Not an Exception, so that collectors do not catch it."""
 
 
 @dataclass(slots=True)
-class Attempt:
-    """To gather facts with kept ones alone."""
+class CachedGathering:
+    """A gathering of facts from the cache alone."""
 
     failed: bool = False
     """Whether it cannot be done, which a collector may have caught."""
@@ -86,41 +86,41 @@ class Attempt:
 class _State:
     """Of this process: facts that it has inherited, and those that it is to keep."""
 
-    kept = FactCache()
+    cache = FactCache()
     recorded: dict[str, str] | None = None
     signals: dict[str, Any] | None = None
-    attempt: Attempt | None = None
+    attempt: CachedGathering | None = None
 
     def unchanged(self, names: tuple[str, ...]) -> bool:
         """Whether what these signals stand for is as it was."""
         if self.signals is None:
             self.signals = all_signals()
-        return all(self.signals[name] == self.kept.signals.get(name) for name in names)
+        return all(self.signals[name] == self.cache.signals.get(name) for name in names)
 
 
 _state = _State()
 
 
-def inherit(kept: FactCache) -> None:
+def inherit(cache: FactCache) -> None:
     """Have this process and its forks use these facts."""
-    _state.kept = kept
+    _state.cache = cache
 
 
 def record() -> dict[str, str]:
-    """Have this process gather everything itself; return where the results are kept."""
-    _state.kept, _state.recorded = FactCache(), {}
+    """Have this process gather everything itself; return the map that gets the results."""
+    _state.cache, _state.recorded = FactCache(), {}
     return _state.recorded
 
 
-def are_kept() -> bool:
+def are_cached() -> bool:
     """Whether there are facts to use."""
-    return bool(_state.kept.results) and not _state.kept.is_old
+    return bool(_state.cache.results) and not _state.cache.is_old
 
 
 @contextlib.contextmanager
-def kept_only() -> Iterator[Attempt]:
-    """Have what cannot be had from kept facts refused meanwhile."""
-    _state.attempt, _state.signals = Attempt(), None
+def cached_only() -> Iterator[CachedGathering]:
+    """Within this block, refuse facts that are not in the cache."""
+    _state.attempt, _state.signals = CachedGathering(), None
     try:
         yield _state.attempt
     finally:
@@ -128,10 +128,10 @@ def kept_only() -> Iterator[Attempt]:
 
 
 def refuse() -> NoReturn:
-    """Note that kept facts are not enough. Raises NotKeptError."""
+    """Record that cached facts are not sufficient. Raises CacheMissError."""
     if _state.attempt is not None:
         _state.attempt.failed = True
-    raise NotKeptError
+    raise CacheMissError
 
 
 def system_signals() -> dict[str, Any]:
@@ -162,7 +162,7 @@ def all_signals() -> dict[str, Any]:
 
 
 def install() -> None:
-    """Have the module `setup` use kept facts, in this process and its forks."""
+    """Let the module `setup` use cached facts, in this process and its forks."""
     from ansible.module_utils.facts import default_collectors as collectors
     from ansible.module_utils.facts.hardware import linux
 
@@ -198,16 +198,16 @@ def _keep(
     signals: tuple[str, ...],
     adjusted: Callable[[Any], Any] = lambda value: value,
 ) -> None:
-    """Wrap a function; `adjusted` returns a kept result as this process has it, None: unknown."""
+    """Wrap a function; `adjusted` returns a cached result as it is here, None if unknown."""
     original: Callable[..., Any] = getattr(owner, name)
 
     @functools.wraps(original)
-    def kept_or_gathered(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def cached_or_gathered(self: Any, *args: Any, **kwargs: Any) -> Any:
         # Collectors are given the module and facts gathered before; others a device, or nothing
         # but what gathers.
         key = json.dumps([f"{owner.__name__}.{name}", *([] if name == "collect" else args)])
-        text = _state.kept.results.get(key)
-        if text is not None and not _state.kept.is_old and _state.unchanged(signals):
+        text = _state.cache.results.get(key)
+        if text is not None and not _state.cache.is_old and _state.unchanged(signals):
             value = adjusted(_decoded(text))
             if value is not None:
                 return value
@@ -220,7 +220,7 @@ def _keep(
                 _state.recorded[key] = _encoded(result)
         return result
 
-    replace(_address(owner, name), kept_or_gathered)
+    replace(_address(owner, name), cached_or_gathered)
 
 
 def _address(owner: Any, name: str) -> str:
@@ -238,7 +238,7 @@ def _bind_mounts_of_this_process(kept: set[str]) -> set[str] | None:
     """
     before, now = (
         {(point, root) for root, point, *_ in signals["mounts"]}
-        for signals in (_state.kept.signals, _state.signals or all_signals())
+        for signals in (_state.cache.signals, _state.signals or all_signals())
     )
     gone, new = ({point for point, _ in pairs} for pairs in (before - now, now - before))
     if gone & {point for point, _ in now} or any("\\" in point for point in new):

@@ -1,8 +1,8 @@
-"""Run the module `setup` in the process of the play, where kept facts spare it all programs.
+"""Run the module `setup` in the process of the play, if cached facts suffice.
 
 A process costs more than what `setup` then does in it. Arguments and environment are those of the
-module. As soon as it would start a program, warn, fail, or gather what is not kept, the attempt is
-given up, and a process of its own runs the module.
+module. As soon as it would start a program, warn, fail, or need a fact that is not cached, it ends,
+and a process of its own runs the module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from operator_runner.core.ansible_modules import Trait, has_trait
 
 
 def install() -> None:
-    """Have this process and its forks run `setup` themselves where facts are kept.
+    """Have this process and its forks run `setup` themselves if facts are cached.
 
     Collectors of this process write no errors to its streams.
     """
@@ -37,16 +37,16 @@ def install() -> None:
 
 
 def needs_no_process(action: str) -> bool:
-    """Whether the action is likely to find all facts kept that take a process."""
-    return _Module.is_installed and has_trait(action, Trait.GATHERS_FACTS) and facts.are_kept()
+    """Return whether the action is likely to find all facts in the cache that need a process."""
+    return _Module.is_installed and has_trait(action, Trait.GATHERS_FACTS) and facts.are_cached()
 
 
 def gather(call: ModuleCall) -> bytes | None:
     """Return what the module prints; None: it needs a process, or is another module."""
-    if not _Module.is_installed or not _is_setup(call) or not facts.are_kept():
+    if not _Module.is_installed or not _is_setup(call) or not facts.are_cached():
         return None
-    with _as_the_module(call), facts.kept_only() as attempt:
-        with contextlib.suppress(Exception, SystemExit, facts.NotKeptError):
+    with _as_the_module(call), facts.cached_only() as attempt:
+        with contextlib.suppress(Exception, SystemExit, facts.CacheMissError):
             setup.main()
         return None if attempt.failed else _Module.printed
     return None

@@ -67,7 +67,7 @@ _LATE = (
 """What these modules import while they work; tests/contract/ansible/test_preloaded.py looks."""
 _PATCHES = (
     *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
-    *("compiled-templates", "kept-facts", "caller-frames"),
+    *("compiled-templates", "cached-facts", "caller-frames"),
 )
 """Patches that hold in the fork server, and so in all its forks."""
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import psutil
 
-from operator_runner.ansible.forkserver.compiled import RoleTemplates
+from operator_runner.ansible.forkserver.compiled_templates import RoleTemplates
 from operator_runner.ansible.forkserver.forks import fork, open_streams
 from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
 from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, Message, send
@@ -150,7 +150,7 @@ class Server:
         self._is_stale = False
         self._strays: set[int] = set()
         self._templates = RoleTemplates()
-        self._facts = _fact_gathering(environment) if "kept-facts" in patches else None
+        self._facts = _fact_gathering(environment) if "cached-facts" in patches else None
 
     def serve(self) -> None:
         """Fork as ordered and reap what ends, until the control socket closes."""

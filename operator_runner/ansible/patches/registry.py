@@ -108,7 +108,7 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         name="compiled-templates",
-        install=f"{_FORKSERVER}.compiled:install",
+        install=f"{_FORKSERVER}.compiled_templates:install",
         replaces=_symbols(
             _BITS, compile="(self, source, name=None, filename=None, raw=False, defer_init=False)"
         ),
@@ -125,7 +125,7 @@ PATCHES: tuple[Patch, ...] = (
         gain="a sixth of a run of the nginx role (ADR 8)",
     ),
     Patch(
-        name="kept-facts",
+        name="cached-facts",
         install=f"{_FORKSERVER}.facts:install",
         replaces=(
             *(
@@ -191,7 +191,7 @@ PATCHES: tuple[Patch, ...] = (
             ),
         ),
         reason="A fork of the controller behaves as the process of a module.",
-        gain="structural: module-forks and kept-facts",
+        gain="structural: module-forks and cached-facts",
     ),
     Patch(
         name="module-forks",
@@ -244,7 +244,7 @@ PATCHES: tuple[Patch, ...] = (
         ),
         reason="With cached facts the module `setup` can run in the play's process.",
         gain="59 of 78 ms of CPU time for facts (ADR 19)",
-        requires=("kept-facts", "module-forks"),
+        requires=("cached-facts", "module-forks"),
     ),
     Patch(
         name="module-announcement",

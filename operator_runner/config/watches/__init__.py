@@ -1,8 +1,8 @@
 """Load watches.yaml, which maps kinds to roles and playbooks, as immutable values.
 
 Stages, a module each: `expand` the environment in the text, read the YAML `document`, the
-typed `fields` of a map, one `entry`, the whole file (`loader`). `keys` lists the keys of an entry,
-for the loader and for the `schema` of editors.
+keys of a map by type (`map_reader`), one `entry`, the whole file (`loader`). `keys` lists the keys
+of an entry, for the loader and for the `schema` of editors.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.fields import MapReader
-from operator_runner.config.watches.report import Location
+from operator_runner.config.watches.diagnostics import Location
+from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.model import Conversion, FieldPath
 
 _CHANGEABLE = ("labels", "annotations")

@@ -15,8 +15,8 @@ from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.scanner import Scanner
 
+from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.expand import Expanded
-from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.config.watches.scalars import Scalar, resolve
 
 _PLAIN = "plain"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.conversions import ConversionReader
+from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.execution import read_execution
-from operator_runner.config.watches.fields import MapReader, maps
 from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN, STANDARD_FIELDS
 from operator_runner.config.watches.lookup import Lookup, has_tasks
-from operator_runner.config.watches.report import Diagnostics, Location
+from operator_runner.config.watches.map_reader import MapReader, maps
 from operator_runner.config.watches.schedules import read_schedule
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
 from operator_runner.config.watches.status_keys import read_status, read_wake_on

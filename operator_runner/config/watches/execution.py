@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from operator_runner.config.watches.fields import MapReader
+from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.model import Drift, JobTemplate
 
 NAMESPACE_PATTERN = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.document import parse
 from operator_runner.config.watches.entry import EntryReader
 from operator_runner.config.watches.expand import expand
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.config.watches.versions import introduce
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Watch

@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.fields import MapReader
+from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.cron import Cron, parse_zone
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, Schedule, Watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from operator_runner.config.watches.fields import MapReader
+from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.model import LabelSelector, LabelSelectorRequirement
 
 WITH_VALUES = ("In", "NotIn")

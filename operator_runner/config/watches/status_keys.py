@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.fields import MapReader
+from operator_runner.config.watches.diagnostics import Location
 from operator_runner.config.watches.keys import NAME_PATTERN
-from operator_runner.config.watches.report import Location
+from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.model import GVK, DeclaredCondition, DeclaredStatus, WakeOn, Watch
 
 CONDITION_TYPE_PATTERN = (

@@ -20,13 +20,13 @@ from operator_runner.tools.validate import argument_specs, expressions, names, p
 from operator_runner.tools.validate.expressions import Uses
 from operator_runner.tools.validate.findings import Finding, ordered
 from operator_runner.tools.validate.kinds import unserved, without_last_tick
-from operator_runner.tools.validate.places import line_in, line_of
+from operator_runner.tools.validate.line_numbers import line_in, line_of
 from operator_runner.tools.validate.plugins import Problem, location, start
 from operator_runner.tools.validate.plugins import unknown_parameters as unknown
-from operator_runner.tools.validate.reader import Content, Expression
 from operator_runner.tools.validate.requirements import image_collections
 from operator_runner.tools.validate.sources import Sources
 from operator_runner.tools.validate.spec_fields import SpecFields, spec_fields
+from operator_runner.tools.validate.task_reader import Content, Expression
 
 _HEADER = "#jinja2:"
 

@@ -15,10 +15,10 @@ from ansible.parsing.dataloader import DataLoader
 from operator_runner.ansible.templating.name_hints import suggestion
 from operator_runner.tools.validate import argument_specs, project
 from operator_runner.tools.validate.findings import Finding
-from operator_runner.tools.validate.places import line_of, place_of_error
+from operator_runner.tools.validate.line_numbers import line_of, place_of_error
 from operator_runner.tools.validate.plugins import Plugins, Problem
-from operator_runner.tools.validate.reader import Content, ContentReference, TaskReader
 from operator_runner.tools.validate.spec_fields import SpecFields
+from operator_runner.tools.validate.task_reader import Content, ContentReference, TaskReader
 from operator_runner.tools.validate.values import has_marks
 
 _SPECS = ("argument_specs.yml", "argument_specs.yaml")

@@ -88,7 +88,7 @@ class Place:
     async def run(self, *disabled: str, times: int = 1) -> Record:
         """Run the project by a new fork server; return the record of the last run.
 
-        Facts are kept from the second run on, or later: the results are the same.
+        Facts are cached from the second run on, or later: the results are the same.
         """
         settings = replace(SETTINGS, disabled_patches=disabled)
         async with open_launcher("warm", settings) as launcher:
@@ -198,7 +198,7 @@ def test_a_missing_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> No
     assert mismatch.difference == "expected bool, found absent"
     expected = {
         *("module-forks", "module-announcement", "shared-module-process"),
-        *("kept-facts", "facts-in-play"),
+        *("cached-facts", "facts-in-play"),
     }
     assert set(mismatch.dependents) == expected
     assert not any(name in selection for name in (mismatch.patch, *mismatch.dependents))

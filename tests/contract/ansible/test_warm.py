@@ -296,7 +296,7 @@ async def test_a_run_without_a_process_harms_no_other(tmp_path: Path) -> None:
     """If the server cannot fork, this run fails with the reason; server and other runs continue."""
     gate, others = tmp_path / "gate", _children()
     # Facts would be gathered in a further child, which has descriptors as well.
-    settings = replace(SETTINGS, disabled_patches=("kept-facts",))
+    settings = replace(SETTINGS, disabled_patches=("cached-facts",))
     async with open_launcher("warm", settings) as launcher:
         runs = Runs(tmp_path, launcher, others)
         (server,) = runs.servers()

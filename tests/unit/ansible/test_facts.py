@@ -1,4 +1,4 @@
-"""When kept facts are gathered again."""
+"""When cached facts are gathered again."""
 
 from __future__ import annotations
 

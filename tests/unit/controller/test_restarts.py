@@ -10,7 +10,7 @@ import pytest
 import structlog.testing
 
 from operator_runner.controller.sources import watch_retry
-from operator_runner.controller.sources.kinds import watch_kinds_forever
+from operator_runner.controller.sources.kind_discovery import watch_kinds_forever
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.model import GVK

@@ -107,7 +107,7 @@ def launchers(program: Program, steady_environment: None) -> Iterator[Launchers]
 
 
 def settle(launchers: Launchers, program: Program, place: Path) -> None:
-    """Run warm until facts are kept: that run starts no program for them.
+    """Run warm until facts are cached: that run starts no program for them.
 
     The first one starts the gathering, and gathers itself.
     """

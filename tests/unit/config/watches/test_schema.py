@@ -13,10 +13,10 @@ import pytest
 from jsonschema import Draft7Validator
 
 from operator_runner.config.watches import load, schema
+from operator_runner.config.watches.diagnostics import Diagnostics
 from operator_runner.config.watches.document import parse
 from operator_runner.config.watches.expand import Expanded, expand
 from operator_runner.config.watches.keys import ENTRY_KEYS, Key
-from operator_runner.config.watches.report import Diagnostics
 from operator_runner.core.errors import ConfigError
 
 VALIDATOR = Draft7Validator(schema())

@@ -19,7 +19,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.reconcile.results import Failed, Succeeded, Unchanged
-from operator_runner.reconcile.unchanged import ExecutedTasks, has_known_inputs, may_skip
+from operator_runner.reconcile.skipped_runs import ExecutedTasks, has_known_inputs, may_skip
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
 from tests.unit.reconcile.test_reconciler import PLAIN, REF, SPEC, Case, resource

@@ -10,8 +10,8 @@ from ansible._internal._templating import _jinja_bits
 from ansible._internal._templating._engine import TemplateEngine, TemplateOptions
 from ansible.template import trust_as_template
 
-from operator_runner.ansible.forkserver import compiled
-from operator_runner.ansible.forkserver.compiled import RoleTemplates
+from operator_runner.ansible.forkserver import compiled_templates
+from operator_runner.ansible.forkserver.compiled_templates import RoleTemplates
 
 TASKS = """
 - name: Say {{ word }}
@@ -31,8 +31,8 @@ def met(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return original(environment, source, *args, **options)
 
     monkeypatch.setattr(_jinja_bits.AnsibleEnvironment, "compile", compile_)
-    monkeypatch.setattr(compiled, "_compiled", {})
-    compiled.install()
+    monkeypatch.setattr(compiled_templates, "_compiled", {})
+    compiled_templates.install()
     # pytest restores the state before `install`.
     return texts
 
@@ -123,7 +123,7 @@ def test_invalid_templates_are_compiled_by_the_play(
 
 def test_the_cache_is_bounded(met: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound all works as before, and nothing more is kept."""
-    monkeypatch.setattr(compiled, "_MAX_TEMPLATES", 2)
+    monkeypatch.setattr(compiled_templates, "_MAX_TEMPLATES", 2)
     for _ in range(2):
         assert [template(f"{{{{ {n} + 1 }}}}") for n in range(4)] == [1, 2, 3, 4]
     assert len(met) == 6

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operator_runner.telemetry.output import OutputWriter
+from operator_runner.telemetry.output_thread import OutputWriter
 
 _LONG = "x" * 60_000
 
@@ -142,9 +142,9 @@ def test_the_end_does_not_wait_for_ever(outputs: Outputs) -> None:
 _PROGRAM = """
 import sys, time
 import structlog
-from operator_runner.telemetry import logs, output, transcript
+from operator_runner.telemetry import logs, output_thread, transcript
 logs.configure("json", "info")
-with output.in_background() as writer:
+with output_thread.in_background() as writer:
     log = structlog.get_logger("program")
     while not writer.dropped:
         log.info("Working", detail="x" * 100_000)

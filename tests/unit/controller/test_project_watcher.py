@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from operator_runner.controller.sources.project import changed_file, own_paths, related_paths
+from operator_runner.controller.sources.project_watcher import (
+    changed_file,
+    own_paths,
+    related_paths,
+)
 from operator_runner.core.model import GVK, Deselection, Finalizer, RunContent, Watch
 
 FOO = GVK("example.com", "v1", "Foo")

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.keys import Key, Shape
-from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json
 
