@@ -105,7 +105,7 @@ def situation(
     }
 
 
-def test_the_step_of_each_situation(tmp_path: Path) -> None:
+def test_each_situation_has_its_step(tmp_path: Path) -> None:
     """A majority counts as lost if its Pods were deleted and none has answered for some time."""
     ready, two = [pod(0), pod(1), pod(2)], [member(0), member(1)]
     alone = [pod(0, ready=False)]

@@ -196,7 +196,7 @@ def test_the_shards_component_scales_the_operator(kubectl: Kubectl, tmp_path: Pa
     kubectl("apply", *strict, input_=yaml.safe_dump(autoscaler))
 
 
-def test_certificates_by_cert_manager(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_certificates_of_cert_manager_are_mounted(kubectl: Kubectl, tmp_path: Path) -> None:
     """With the component config/certmanager the operator mounts them, and has no right to more."""
     documents = installed_with("certmanager", kubectl, tmp_path)
     objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}

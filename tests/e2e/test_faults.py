@@ -151,7 +151,7 @@ def test_sigterm_ends_runs_after_their_time(
     assert not lease["spec"].get("holderIdentity")
 
 
-def test_the_api_server_away_for_a_while(
+def test_the_operator_continues_after_an_outage_of_the_api_server(
     cluster: Cluster, kubectl: Kubectl, operator: Operator
 ) -> None:
     """After 20 s without API server the operator continues by itself, and misses no change."""

@@ -79,7 +79,7 @@ def runs_that_only_the_metric_has(world: World, metric: str) -> float:
     return world.operator.metric(metric) - len(world.operator.lines("Reconciled"))
 
 
-def test_scale_to_three_to_zero_and_unset(world: World) -> None:
+def test_replicas_follow_the_spec(world: World) -> None:
     """Replicas follow the spec; 0 differs from unset, which is the default of 1."""
     world.kubectl.apply(nginx(replicas=3))
     world.wait_available(3)

@@ -81,7 +81,7 @@ def other_shell(tmp_path: Path, environment: dict[str, str]) -> Iterator[Session
         yield shell
 
 
-def test_the_first_role_of_the_readme(
+def test_the_first_role_of_the_readme_works_as_printed(
     page: list[Block], tutorial: list[Step], shell: Session, other_shell: Session, tmp_path: Path
 ) -> None:
     """The blocks work as printed, in order, and the output is that of the resource."""

@@ -77,7 +77,7 @@ async def line_of(stream: asyncio.StreamReader | None, pattern: str) -> str:
     raise AssertionError(f"no line like {pattern!r}: {seen}")
 
 
-async def test_pods_through_the_proxy(run: Run, pod: str, tmp_path: Path) -> None:
+async def test_commands_in_pods_work_through_the_proxy(run: Run, pod: str, tmp_path: Path) -> None:
     """Exec and attach by websocket and by SPDY, cp, logs -f and port-forward all work."""
     for number, websockets in enumerate(("true", "false"), start=1):
         run.environment = {

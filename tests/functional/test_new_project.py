@@ -65,7 +65,9 @@ def shell(project: Path, control_plane_cluster: Cluster, tmp_path: Path) -> Iter
         yield shell
 
 
-def test_the_readme_of_a_new_project(shell: Session, project: Path, kubectl: Kubectl) -> None:
+def test_commands_in_the_readme_of_a_new_project_work(
+    shell: Session, project: Path, kubectl: Kubectl
+) -> None:
     """Its commands run the role, whose variables have the types of the fields.
 
     After a recording, `make manifests` writes permissions that pass the check.

@@ -213,7 +213,9 @@ def test_edits_during_a_run_make_one_later_run(
     assert operator.metric("reconciles_total") == 2
 
 
-def test_selector_and_when_choose(kubectl: Kubectl, operator: Operator, project: Path) -> None:
+def test_only_resources_of_selector_and_when_run(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
     """Only what both choose is touched; a label that comes later counts at once."""
     with (project / "watches.yaml").open("a") as watches:
         watches.write("  selector: {matchLabels: {run: 'yes'}}\n  when: spec.enabled\n")

@@ -104,7 +104,7 @@ def backup(endpoint: str, date: str | None) -> dict[str, Any]:
     return {"metadata": {"uid": "b"}, "spec": {"etcdEndpoints": [endpoint]}, "status": status}
 
 
-def test_the_newest_backup_of_the_cluster_itself(filters: ModuleType) -> None:
+def test_the_newest_backup_of_the_cluster_itself_is_used(filters: ModuleType) -> None:
     """Backups without success, of other clusters and of other namespaces are not used."""
     found = [
         backup("http://db-client:2379", "2026-01-01T00:00:00Z"),

@@ -26,7 +26,7 @@ filters = plugin("filter_plugins/monitoring.py").FilterModule().filters()
 promtool_check = plugin("library/promtool_check.py")
 
 
-def test_failures_of_promtool_by_file() -> None:
+def test_failures_of_promtool_are_grouped_by_file() -> None:
     """Each file has all its messages on one line, without the name of the file."""
     output = """Checking 0.yaml
  SUCCESS: 0.yaml is valid prometheus config file syntax

@@ -76,7 +76,7 @@ def test_callbacks_get_native_copies_without_tags(result: dict[str, Any]) -> Non
 
 
 @given(RESULTS)
-def test_the_view_of_a_playbook(result: dict[str, Any]) -> None:
+def test_results_are_converted_as_ansible_core_does(result: dict[str, Any]) -> None:
     """Errors and warnings show as they do in a playbook, plain data as it is."""
     ours = outcome(results.transform, TemplateEngine.transform, TemplateEngine(), result)
     assert ours == outcome(TemplateEngine().transform, result)

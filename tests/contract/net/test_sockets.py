@@ -88,7 +88,9 @@ async def test_a_client_that_never_closes_its_connection(
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16\x03\x01"])
-async def test_an_unfinished_handshake(context: ssl.SSLContext, first: bytes) -> None:
+async def test_an_unfinished_handshake_ends_with_the_server(
+    context: ssl.SSLContext, first: bytes
+) -> None:
     """It ends with the server; it does not become a leaked connection."""
     async with listening(context) as port:
         client = await asyncio.to_thread(socket.create_connection, (LOOPBACK, port))

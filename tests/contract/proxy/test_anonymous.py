@@ -53,7 +53,7 @@ async def test_anonymous_requests_get_a_401_that_names_the_flag(proxy: Proxy, ru
     assert "--proxy-allow-anonymous" in json.loads(out.partition("\r\n\r\n")[2])["message"]
 
 
-async def test_requests_without_an_owner(
+async def test_requests_without_an_owner_pass_and_nothing_gets_one(
     open_proxy: Proxy, recorder: Recorder, namespace: str
 ) -> None:
     """Without an owner everything passes with the operator's rights, and nothing gets an owner."""
@@ -68,7 +68,9 @@ async def test_requests_without_an_owner(
     assert (recorder.seen, recorder.written) == ([], [])
 
 
-async def test_an_owner_in_the_url(open_proxy: Proxy, recorder: Recorder, owner: Json) -> None:
+async def test_objects_belong_to_the_owner_in_the_url(
+    open_proxy: Proxy, recorder: Recorder, owner: Json
+) -> None:
     """Objects created through http://<owner>@localhost belong to that owner and are watched.
 
     The write belongs to no run, so the role runs after it.
@@ -84,7 +86,7 @@ async def test_an_owner_in_the_url(open_proxy: Proxy, recorder: Recorder, owner:
     assert recorder.written == []
 
 
-async def test_kubectl_with_a_kubeconfig_of_ansible_operator(
+async def test_kubectl_accepts_a_kubeconfig_of_ansible_operator(
     open_proxy: Proxy, owner: Json, run: Run
 ) -> None:
     """A kubeconfig as ansible-operator writes it serves kubectl."""
@@ -130,7 +132,9 @@ async def test_kubeconfigs_have_the_port_of_the_flag(
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16nonsense", b"nonsense\r\n\r\n"])
-async def test_clients_that_speak_neither(proxy: Proxy, run: Run, first: bytes) -> None:
+async def test_connections_without_a_valid_request_are_closed(
+    proxy: Proxy, run: Run, first: bytes
+) -> None:
     """A connection without a request, or with an invalid one, is closed; the next one is served."""
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.address.port)
     writer.write(first)

@@ -80,7 +80,7 @@ async def test_releases_of_helm_are_owned(run: Run, tmp_path: Path) -> None:
     assert "configmap/tried" not in await run.kubectl("get", "configmaps", "--output=name")
 
 
-async def test_behind_a_web_proxy(run: Run) -> None:
+async def test_loopback_is_reached_directly_behind_a_web_proxy(run: Run) -> None:
     """Loopback is reached directly where the Pod's environment has a proxy for the web."""
     run.environment = dict.fromkeys(("HTTPS_PROXY", "https_proxy"), "http://127.0.0.1:1")
     status, out, err = await run.done(sys.executable, "-c", PYTHON)

@@ -333,7 +333,9 @@ async def test_a_finalizer_writes_its_records_again(start: Start) -> None:
     assert (owners(body), body["metadata"]["labels"]) == ([], {"a": "b"})
 
 
-async def test_helm_under_a_policy(start: Start, tmp_path: Path, kubectl: Kubectl) -> None:
+async def test_helm_changes_only_its_own_releases_under_a_policy(
+    start: Start, tmp_path: Path, kubectl: Kubectl
+) -> None:
     """A release of the run is installed, upgraded and removed; one of others stays."""
     run = start(REFUSE)
     chart = tmp_path / "chart"

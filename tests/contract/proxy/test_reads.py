@@ -30,7 +30,9 @@ def client(run: Run) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(server, connector=connector, headers=headers)
 
 
-async def test_more_than_a_page(run: Run, connection: Connection, namespace: str) -> None:
+async def test_kubectl_gets_more_objects_than_a_page_holds(
+    run: Run, connection: Connection, namespace: str
+) -> None:
     """A plain `kubectl get` of more objects than its page holds returns all of them."""
     url = connection.url(f"/api/v1/namespaces/{namespace}/secrets")
 
@@ -46,7 +48,7 @@ async def test_more_than_a_page(run: Run, connection: Connection, namespace: str
     assert len(found.splitlines()) == count
 
 
-async def test_a_watch_of_one_object(run: Run) -> None:
+async def test_a_watch_of_one_object_sends_its_events_alone(run: Run) -> None:
     """A watch with a field selector sends events, and those of that object alone."""
     await run.kubectl("create", "configmap", "other")
     selected = ("--field-selector=metadata.name=owner", "--output-watch-events", "--output=json")
@@ -165,7 +167,9 @@ def dead_api(control_plane_cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("dead_api")
-async def test_a_dead_aggregated_api(run: Run, recorder: Recorder) -> None:
+async def test_a_dead_aggregated_api_does_not_affect_other_objects(
+    run: Run, recorder: Recorder
+) -> None:
     """While one API is away, objects of all others are created, owned, changed and deleted."""
     flags = ("--validate=false",)
     await run.kubectl("create", "deployment", "web", "--image=nginx")

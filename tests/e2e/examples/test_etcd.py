@@ -411,7 +411,7 @@ def secrets_of(folder: Path, namespace: str) -> list[Json]:
     ]
 
 
-def test_tls_and_volumes(world: World, kubectl: Kubectl, tmp_path: Path) -> None:
+def test_members_use_tls_and_volumes(world: World, kubectl: Kubectl, tmp_path: Path) -> None:
     """Members and clients need certificates, and a member with a volume outlives its Pod."""
     folder = tmp_path / "pki"
     member = {"peerSecret": "db-peer", "serverSecret": "db-server"}
@@ -453,7 +453,9 @@ def test_tls_and_volumes(world: World, kubectl: Kubectl, tmp_path: Path) -> None
     assert world.client(tls=context).get("/a") == "2"
 
 
-def test_backups_in_google_cloud_storage(world: World, kubectl: Kubectl, gcs: GcsEmulator) -> None:
+def test_a_backup_in_google_cloud_storage_is_restored(
+    world: World, kubectl: Kubectl, gcs: GcsEmulator
+) -> None:
     """A key that is not accepted is in the status; a lost cluster is restored from the newest."""
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     credentials = {"wrong": gcs.credentials(other), "right": gcs.credentials()}

@@ -61,12 +61,14 @@ def wait_ready(kubectl: Kubectl, deployment: str, replicas: int, example: Exampl
     )
 
 
-def test_no_resource_before_its_crd(early: str) -> None:
+def test_a_resource_cannot_be_created_before_its_crd(early: str) -> None:
     """`kubectl create` fails: the API server does not have the kind yet."""
     assert 'no matches for kind "TsTest" in version "stable.example.com/v1"' in early
 
 
-def test_from_creation_to_deletion(example: Example, kubectl: Kubectl) -> None:
+def test_a_resource_is_created_scaled_updated_and_deleted(
+    example: Example, kubectl: Kubectl
+) -> None:
     """Create, read in both versions and with columns, scale, update, delete."""
     log: Callable[[], str] = example.operator.log
     kubectl.apply(tstest(image="operator-runner.local/tstest:1"))
@@ -133,7 +135,7 @@ def wait_last_schedule(kubectl: Kubectl, tick: datetime, example: Example) -> No
     )
 
 
-def test_jobs_at_times(example: Example, kubectl: Kubectl) -> None:
+def test_each_tick_starts_one_job(example: Example, kubectl: Kubectl) -> None:
     """Each tick starts one Job; three are kept. Without the schedule there is a Deployment."""
     log: Callable[[], str] = example.operator.log
     kubectl.apply(tstest(replicas=1))

@@ -98,7 +98,7 @@ def world(kubectl: Kubectl, example: Example) -> World:
     return World(kubectl, example)
 
 
-def test_selectors(world: World) -> None:
+def test_selectors_choose_monitors_and_namespaces(world: World) -> None:
     """None selects nothing, an empty one everything; namespaces by labels, or the own one."""
     there = Kubectl(world.kubectl.program, f"{world.kubectl.namespace}-there")
     there("create", "namespace", there.namespace)
@@ -131,7 +131,7 @@ def test_selectors(world: World) -> None:
     world.until(world.names, ours)
 
 
-def test_the_configuration(world: World) -> None:
+def test_the_configuration_has_the_fields_of_resources(world: World) -> None:
     """Intervals, external labels, Alertmanagers, and discovery with the labels of the API."""
     namespace = world.kubectl.namespace
     monitor = service_monitor(
@@ -322,7 +322,7 @@ def test_an_invalid_spec_changes_nothing(world: World) -> None:
     world.until(lambda: condition(world.kubectl, "Reconciled")["status"], "True")
 
 
-def test_permissions_of_prometheus(world: World) -> None:
+def test_prometheus_may_discover_in_its_namespace_alone(world: World) -> None:
     """Discovery in its own namespace, by an account of its own or one that the user names."""
     world.kubectl.apply(prometheus())
     world.until(lambda: bool(world.kubectl.get("statefulset", "prometheus-main")))
@@ -375,7 +375,7 @@ def test_kinds_that_are_not_supported(world: World) -> None:
         assert world.reason(kind, "Failure") == "Failed"
 
 
-def test_fields_of_upstream(world: World) -> None:
+def test_resources_of_upstream_apply_and_ignored_fields_are_listed(world: World) -> None:
     """Resources of upstream apply unchanged, and the status lists the fields that are ignored."""
     world.kubectl.apply(
         prometheus(

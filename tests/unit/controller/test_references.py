@@ -256,7 +256,7 @@ async def test_a_write_of_the_status_starts_no_run() -> None:
         assert len(woken) == 1
 
 
-def test_references_of_a_resource() -> None:
+def test_references_are_read_from_texts_and_lists() -> None:
     """Names are text or in lists; missing and other values refer to nothing."""
     failed: list[ExpressionError] = []
     body = foo("a", zone=3, secrets=[{"name": "s"}, {}])

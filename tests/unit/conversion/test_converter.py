@@ -60,7 +60,9 @@ def test_an_object_of_the_requested_version_is_unchanged(nginx: Converter) -> No
         ({}, None),
     ],
 )
-def test_an_edit_in_the_lower_version(nginx: Converter, edit: Json, ports: Any) -> None:
+def test_an_edit_in_the_lower_version_keeps_other_fields(
+    nginx: Converter, edit: Json, ports: Any
+) -> None:
     """Edited fields have the new values, and fields of the other version are kept."""
     lower = nginx.convert(nginx_of("v1alpha2", ports=[HTTP, METRICS]), "v1alpha1")
     assert lower["spec"] == {"port": 8080}
@@ -148,7 +150,7 @@ def test_status_labels_and_annotations_are_converted_too(make: MakeConverter) ->
     assert converter.convert(lower, "v2") == higher
 
 
-def test_through_the_hub_to_a_third_version(make: MakeConverter) -> None:
+def test_fields_survive_the_hub_and_a_third_version(make: MakeConverter) -> None:
     """Fields without a counterpart in the hub and the third version are restored in the first."""
     converter = make(
         ("v1", {"spec.size": "spec.n"}, {"spec.n": "spec.size", "spec.old": None}),

@@ -64,14 +64,14 @@ def objects(version: str, spec: st.SearchStrategy[Json]) -> st.SearchStrategy[Js
 
 @without_hurry
 @given(objects("v1alpha1", SPEC_1))
-def test_up_and_down_again(nginx: Converter, body: Json) -> None:
+def test_a_lower_version_survives_storage_in_the_higher(nginx: Converter, body: Json) -> None:
     """A v1alpha1 is the same after it was stored as v1alpha2, down to the last byte."""
     assert nginx.convert(nginx.convert(body, "v1alpha2"), "v1alpha1") == body
 
 
 @without_hurry
 @given(objects("v1alpha2", SPEC_2))
-def test_down_and_up_again(nginx: Converter, body: Json) -> None:
+def test_a_higher_version_survives_a_client_of_the_lower(nginx: Converter, body: Json) -> None:
     """A v1alpha2 with any number of ports is the same after a client of v1alpha1 wrote it back."""
     assert nginx.convert(nginx.convert(body, "v1alpha1"), "v1alpha2") == body
 

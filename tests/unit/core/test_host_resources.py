@@ -88,12 +88,14 @@ def test_a_share_of_a_core_is_one_core(tmp_path: Path, quota: dict[str, str]) ->
         },
     ],
 )
-def test_the_available_memory_of_a_container(tmp_path: Path, files: dict[str, str]) -> None:
+def test_available_memory_of_a_container_excludes_its_cache(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
     """Its limit minus its usage without reclaimable cached files."""
     assert machine(tmp_path, files).free_memory() == 200 * MB
 
 
-def test_the_available_memory_of_the_machine(tmp_path: Path) -> None:
+def test_available_memory_is_limited_by_the_machine(tmp_path: Path) -> None:
     """A container whose limit is far away still shares its machine with others."""
     files = {
         **v2("/", str(500 * MB)),

@@ -112,7 +112,7 @@ def test_invalid_label_selectors_are_rejected(selector: Json) -> None:
         requirements_of(selector)
 
 
-def test_a_selector_as_a_parameter() -> None:
+def test_a_selector_is_written_as_kubectl_does() -> None:
     """As kubectl writes it; the API server accepts `in` with spaces."""
     requirements = (
         LabelSelectorRequirement("zone", "In", ("a", "b")),

@@ -86,7 +86,7 @@ def test_old_places_move_below_usr(path: str, place: str) -> None:
     assert merged(path) == place
 
 
-def test_parents_stand_before_their_children(tmp_path: Path) -> None:
+def test_directories_are_before_their_contents(tmp_path: Path) -> None:
     """Every folder of the layer has its own entry before its contents."""
     with _layer(_archive(tmp_path / "web.tar", _package("./a/b/c", "./lib/d"))) as layer:
         names = layer.getnames()

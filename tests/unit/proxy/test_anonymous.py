@@ -40,7 +40,7 @@ def test_owner_in_the_user_name(encode: object) -> None:
         assert (grant.watch, grant.run_id) == (WATCHES[0], "")
 
 
-def test_a_cluster_scoped_owner() -> None:
+def test_an_owner_without_a_namespace_is_cluster_scoped() -> None:
     """Without a namespace the owner is cluster-scoped."""
     body = {key: value for key, value in OWNER.items() if key != "namespace"}
     grant = grant_for_basic_auth(header(base64.b64encode(json.dumps(body).encode())), WATCHES)
@@ -69,7 +69,7 @@ def test_other_authentication_names_no_owner(given: str) -> None:
         ),
     ],
 )
-def test_no_owner_of_ours(user: bytes, text: str) -> None:
+def test_an_invalid_owner_is_an_error(user: bytes, text: str) -> None:
     """An invalid owner is an error, so that no orphans are created."""
     with pytest.raises(StatusError, match=text) as caught:
         grant_for_basic_auth(header(user), WATCHES)

@@ -119,7 +119,7 @@ def test_a_cluster_scoped_owner_owns_every_object(global_owner: Owner, info: Req
     assert patch_for_create(global_owner, info, {}) == MetadataPatch((global_owner.reference,))
 
 
-def test_type_of_a_core_kind() -> None:
+def test_the_type_of_a_core_kind_has_no_dot() -> None:
     """The type of an owner of the core group is its kind alone, without a dot."""
     owner = Owner(ObjectRef(GVK("", "v1", "Secret"), "team", "s"), "uid-3")
     assert owner.annotations["operator-sdk/primary-resource-type"] == "Secret"

@@ -292,7 +292,7 @@ async def test_new_data_of_a_kind_without_generation_is_announced() -> None:
     assert seen == ["Running", "Successful", "Running"]
 
 
-async def test_the_life_of_a_resource_with_a_finalizer() -> None:
+async def test_a_finalizer_is_added_runs_and_is_removed() -> None:
     """The finalizer is added before the first run, its role cleans up, then it is removed."""
     cluster = FakeCluster(resource(finalizers=["other/f"]))
     case = Case(HELD, cluster, success())

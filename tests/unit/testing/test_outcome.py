@@ -68,7 +68,7 @@ def test_a_changed_object_has_its_differences() -> None:
 @pytest.mark.parametrize(
     "body", [None, {**REPORT, "metadata": {"name": "weekly", "deletionTimestamp": "now"}}]
 )
-def test_a_deleted_object(body: Any) -> None:
+def test_an_object_that_waits_for_finalizers_is_deleted(body: Any) -> None:
     """It may wait for its finalizers."""
     found = outcome(write("patch", "delete", body=body), record={"changes": [change("data.a")]})
     assert (found.created, found.changed) == ([], [])

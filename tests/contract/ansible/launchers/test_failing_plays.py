@@ -88,7 +88,7 @@ def test_plays_that_break_off(both: Both) -> None:
     assert not record.outcome.successful
 
 
-def test_a_rescued_handler_and_force(both: Both) -> None:
+def test_forced_handlers_run_and_a_failing_one_fails_the_play(both: Both) -> None:
     """Handlers of a failed play run with force_handlers; a failing handler fails the play."""
     plays = """
 - hosts: localhost

@@ -237,7 +237,7 @@ data: {word: {{ .Values.word }}}
     assert record.result("Info")["status"]["revision"] == "2"
 
 
-def test_modules_of_the_runner(in_cluster: InCluster) -> None:
+def test_modules_of_the_runner_give_the_same_results(in_cluster: InCluster) -> None:
     """The collection that comes with the runner, and questions about the cluster."""
     tasks = """
 - name: Status

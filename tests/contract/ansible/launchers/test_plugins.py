@@ -21,7 +21,7 @@ def _assert_used(record: Record, own: str) -> None:
     assert record.result(f"{own} Action")["ping"] == f"{own} action for me"
 
 
-def test_plugins_of_a_role(both: Both) -> None:
+def test_plugins_of_a_role_work_in_it_alone(both: Both) -> None:
     """A role's own modules and plugins work in it, and those of another role beside it."""
     tasks = tasks_of("one") + "- include_role: {name: other}\n"
     files = {
@@ -34,7 +34,7 @@ def test_plugins_of_a_role(both: Both) -> None:
     _assert_used(record, "two")
 
 
-def test_plugins_beside_the_playbook(both: Both) -> None:
+def test_plugins_beside_the_playbook_are_found(both: Both) -> None:
     """Plugins beside the playbook, those for the whole play and a collection included."""
     plays = f"""
 - name: Play
@@ -64,7 +64,9 @@ def _indented(tasks: str) -> str:
 
 
 @pytest.mark.slow
-def test_plugins_of_a_configured_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_in_configured_directories_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """ansible.cfg and the environment name directories of plugins, and other settings."""
     configured = tmp_path / "configured"
     monkeypatch.setenv("ANSIBLE_CONFIG", str(configured / "ansible.cfg"))

@@ -60,7 +60,9 @@ def test_vault_secrets_are_decrypted(both: Both, vaulted: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("password", ["", "wrong"])
-def test_vault_without_its_password(both: Both, vaulted: dict[str, str], password: str) -> None:
+def test_a_wrong_vault_password_fails_with_a_reason(
+    both: Both, vaulted: dict[str, str], password: str
+) -> None:
     """A missing or wrong password fails the run with a reason."""
     files = {**vaulted, "password": password or "none"}
     args = "--vault-password-file {site}/password" if password else ""

@@ -31,7 +31,9 @@ def message_of(both: Both, tasks: str, files: dict[str, str], *, native: bool = 
 
 @pytest.mark.parametrize("tasks", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("native", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_variable_in_camel_case(both: Both, tasks: str, native: bool) -> None:
+def test_a_variable_in_camel_case_is_hinted_in_snake_case(
+    both: Both, tasks: str, native: bool
+) -> None:
     """Each way to use a template file gives its line, and the name in snake case."""
     text = "{# settings #}\n{% if web %}\ntitle: {{ siteTitle }}\n{% endif %}\n"
     message = message_of(both, tasks, {"templates/page.j2": text}, native=native)
@@ -39,7 +41,7 @@ def test_a_variable_in_camel_case(both: Both, tasks: str, native: bool) -> None:
     assert f"{PLACE}:3)" in message
 
 
-def test_a_nested_key_in_camel_case(both: Both) -> None:
+def test_a_nested_key_in_camel_case_is_hinted_in_snake_case(both: Both) -> None:
     """Keys of maps are in snake case too."""
     text = "\n{% for url in web.urls %}\n{{ url }}:{{ web.listenPort }}\n{% endfor %}\n"
     message = message_of(both, WAYS["lookup"], {"templates/page.j2": text})

@@ -104,7 +104,7 @@ def test_verbosity_adds_the_warnings_of_plugins(both: Both) -> None:
     ids=["unbuffered", "buffered"],
 )
 @pytest.mark.slow
-def test_environment_of_the_operator(
+def test_the_environment_of_the_operator_applies_to_plays_and_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
     """Settings of Python's streams in the operator's environment apply to plays and modules."""

@@ -68,7 +68,7 @@ def test_invalid_arguments_are_reported_and_nothing_is_written(
     assert not list(root.iterdir())
 
 
-def test_a_project_of_operator_sdk(tmp_path: Path) -> None:
+def test_create_api_adds_to_a_project_of_operator_sdk(tmp_path: Path) -> None:
     """`create api` adds to a project whose files have operator-sdk's form of markers, or none."""
     root = tmp_path / "legacy"
     files = {

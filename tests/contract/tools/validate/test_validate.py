@@ -194,7 +194,7 @@ def test_each_mistake_has_its_file_line_and_hint(tmp_path: Path) -> None:
     assert done.stdout.startswith("watches.yaml: valid, kinds: 1\n")
 
 
-def test_mistakes_in_each_file_of_a_role(tmp_path: Path) -> None:
+def test_mistakes_are_found_in_each_file_of_a_role(tmp_path: Path) -> None:
     """Tasks, handlers, templates, variables and argument specs."""
     files = {f"roles/site/{name}": text for name, (text, _, _) in FILES.items()}
     done = validate(write(tmp_path, {"roles/site/tasks/main.yml": "[]\n", **files}))
@@ -323,7 +323,7 @@ def test_kinds_of_references_and_triggers_are_compared_too(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("folder", [".", "tests/functional/project"])
-def test_projects_of_this_repository(folder: str) -> None:
+def test_projects_of_this_repository_have_no_findings(folder: str) -> None:
     """The nginx operator and the project of the tests have no findings."""
     done = validate(REPOSITORY / folder)
     assert (done.returncode, done.stderr) == (0, "")

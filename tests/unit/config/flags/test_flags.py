@@ -247,7 +247,7 @@ def test_the_verbosity_of_a_kind_is_0_to_7(text: str, verbosity: int) -> None:
         ("ANSIBLE_GATHERING", "implicit", False),
     ],
 )
-def test_variables_that_turn_something_on(name: str, value: str, on: bool) -> None:
+def test_variables_are_switched_on_by_valid_values_alone(name: str, value: str, on: bool) -> None:
     """A number above 0, a boolean of Go, and one word; all else leaves it off."""
     made = settings(**{name: value}).ansible
 

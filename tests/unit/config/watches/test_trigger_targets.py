@@ -47,7 +47,9 @@ def pod(**more: Any) -> Json:
         ({"matching": "spec.s"}, TriggerTargets(frozenset(["ns"]), labels={"app": "a"})),
     ],
 )
-def test_targets_of_an_object(expressions: dict[str, Any], expected: Any) -> None:
+def test_a_trigger_finds_the_targets_of_an_object(
+    expressions: dict[str, Any], expected: Any
+) -> None:
     """Namespaces, names and labels; nothing of an object that is not chosen or names nothing."""
     found = targets_of(pod(), ObjectTrigger(POD, **expressions))
     if isinstance(expected, set):
@@ -81,7 +83,7 @@ def test_a_wrong_value_is_an_error(key: str, expression: str, reason: str) -> No
     assert reason in caught.value.reason
 
 
-def test_selectors_of_a_resource() -> None:
+def test_a_selector_is_read_from_a_resource() -> None:
     """A label selector, or nothing; anything else is an error."""
     trigger = ObjectTrigger(POD, matching="spec.selector")
     requirements = (LabelSelectorRequirement("app", "In", ("a",)),)

@@ -94,7 +94,7 @@ def test_dependencies_become_requirements(tmp_path: Path) -> None:
     assert {"type": "olm.package.required", "value": value} in made["properties"]
 
 
-def test_a_folder_without_a_bundle(tmp_path: Path) -> None:
+def test_a_folder_without_a_bundle_is_an_error(tmp_path: Path) -> None:
     """The missing file is named."""
     with pytest.raises(ConfigError, match=r"metadata/annotations\.yaml: cannot be read"):
         read_bundles([tmp_path])
@@ -107,7 +107,9 @@ def test_the_same_version_twice_is_refused(tmp_path: Path) -> None:
         read_bundles([folder, folder])
 
 
-def test_the_folder_for_operatorhub(tmp_path: Path, bundles: tuple[StoredBundle, ...]) -> None:
+def test_the_folder_for_operatorhub_has_each_version(
+    tmp_path: Path, bundles: tuple[StoredBundle, ...]
+) -> None:
     """A folder for each version with the bundle and its Dockerfile; ci.yaml names reviewers."""
     home = write_operatorhub(bundles, tmp_path / "hub", ["jane"])
     write_operatorhub(bundles[1:], tmp_path / "hub", ["jane"])

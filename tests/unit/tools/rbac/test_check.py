@@ -226,7 +226,7 @@ def test_where_conversions_are_served(flags: list[str], expected: EnabledFeature
     assert features_of(manager, ()) == expected
 
 
-def test_mistakes_of_the_manager() -> None:
+def test_mistakes_of_the_manager_are_errors() -> None:
     """An unknown argument and two managers are errors; other Deployments are ignored."""
     manager = find_manager([deployment("--no-such-flag"), deployment(container="other")])
     assert manager is not None

@@ -87,12 +87,14 @@ def test_the_least_that_a_watch_needs() -> None:
         ({"conversions": (Conversion("v1alpha1", {}, {}),)}, []),
     ],
 )
-def test_permissions_of_a_watch(changed: dict[str, Any], expected: list[str]) -> None:
+def test_permissions_follow_from_the_keys_of_a_watch(
+    changed: dict[str, Any], expected: list[str]
+) -> None:
     """Status, finalizer, deselection and references have rights of their own."""
     assert requirements(replace(WEB, **changed)) == expected
 
 
-def test_permissions_of_flags() -> None:
+def test_permissions_follow_from_flags() -> None:
     """A Lease by its name, reviews for protected metrics, the object of OLM."""
     where = "in the operator's namespace"
     assert requirements(lease="web", reviews=True, operator_condition="web.v1") == [
@@ -121,7 +123,7 @@ def test_permissions_of_kept_runs() -> None:
     assert requirements(run_archives=True) == []
 
 
-def test_permissions_of_conversions() -> None:
+def test_permissions_follow_from_conversions() -> None:
     """The CRD by its name, and the Secret that the replicas share; nothing with own files."""
     watch = replace(WEB, conversions=(Conversion("v1alpha1", {}, {}),))
     where = "in the operator's namespace"
@@ -150,7 +152,7 @@ def test_jobs_require_jobs_pods_and_secrets_in_their_namespace() -> None:
     assert requirements(job_secret=(OWN_NAMESPACE, "jobs-certificate")) == []
 
 
-def test_namespaces_instead_of_the_cluster() -> None:
+def test_watched_namespaces_are_the_only_ones_with_permissions() -> None:
     """Watched namespaces, the operator's own among them, are the only ones with rights."""
     secrets = Permission(BY, "", "secrets", OWN, "get")
     found = requirements(replace(WEB), secrets, scopes=("shop", OWN_NAMESPACE))
@@ -197,7 +199,7 @@ def test_namespaced_requests_keep_their_scope() -> None:
     assert requirements(WEB, there, replace(there, namespace=ANY)) == ["get secrets"]
 
 
-def test_requests_in_the_namespace_of_the_operator() -> None:
+def test_the_namespace_of_the_operator_is_one_scope() -> None:
     """Its name in a recording and in the Deployment are the same scope."""
     here = Permission(BY, "", "secrets", "web-system", "get")
     assert requirements(WEB, here, own_namespace="web-system") == [
@@ -213,7 +215,7 @@ def test_names_only_on_demand() -> None:
     assert requirements(WEB, a, b, names=True) == ["get secrets named a", "get secrets named b"]
 
 
-def test_non_resource_paths() -> None:
+def test_non_resource_paths_are_required_as_recorded() -> None:
     """They are needed as they are."""
     assert requirements(WEB, Permission(BY, "", "", "", "get", path="/metrics")) == ["get /metrics"]
 
@@ -248,7 +250,7 @@ def test_plurals_of_builtin_kinds_follow_a_rule(
     assert (found.name, found.namespaced) == (plural, namespaced)
 
 
-def test_a_kind_without_its_crd() -> None:
+def test_a_kind_without_its_crd_is_an_error() -> None:
     """The error names it, and the flag that helps."""
     with pytest.raises(ConfigError, match=r"Web of shop.io/v1: .* --crds"):
         KindTable([]).plural(WEB.gvk)

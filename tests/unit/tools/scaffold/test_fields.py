@@ -111,7 +111,7 @@ def test_a_keyword_is_passed_to_roles_that_declare_it() -> None:
         mark_keywords(fields, CACHE, NAMES, declared=False)
 
 
-def test_the_schema_of_a_spec() -> None:
+def test_the_schema_of_a_spec_has_types_and_defaults() -> None:
     """Required fields are listed; each field has its type, its items and its default."""
     fields = parse_fields(["owner:string!", "hosts:array:object", "limits:object={a: 1}"])
     assert spec_schema(fields, "Text") == {
@@ -160,7 +160,7 @@ def test_fields_with_a_single_value_are_columns() -> None:
         ("hosts:array:string", {"type": "list", "elements": "str"}),
     ],
 )
-def test_the_argument_of_a_role(text: str, argument: dict[str, Any]) -> None:
+def test_arguments_of_a_role_have_types_of_ansible(text: str, argument: dict[str, Any]) -> None:
     """Types are those of Ansible's argument specs."""
     (field,) = parse_fields([text])
     assert field.argument == argument
@@ -170,7 +170,7 @@ def test_the_argument_of_a_role(text: str, argument: dict[str, Any]) -> None:
     ("text", "example"),
     [("size:integer=3", 3), ("on:boolean", True), ("hosts:array:integer", [1]), ("o:object", {})],
 )
-def test_the_example_of_a_field(text: str, example: Any) -> None:
+def test_the_example_of_a_field_has_its_type(text: str, example: Any) -> None:
     """It is the default, or a value of the type."""
     (field,) = parse_fields([text])
     assert field.example == example

@@ -224,7 +224,7 @@ def test_a_kind_that_is_there_is_refused(
         ),
     ],
 )
-def test_a_directory_without_a_valid_project(
+def test_a_directory_without_a_valid_project_is_an_error(
     project: dict[str, str], text: str | None, problem: str
 ) -> None:
     """The error has the file PROJECT and the reason."""

@@ -28,7 +28,7 @@ def test_new_and_changed_files(tmp_path: Path) -> None:
     ]
 
 
-def test_files_in_the_way(tmp_path: Path) -> None:
+def test_existing_files_are_named_and_nothing_is_written(tmp_path: Path) -> None:
     """All of them are named, a dangling link too, and nothing at all is written."""
     (tmp_path / "b").write_text("mine")
     (tmp_path / "c").symlink_to("nowhere")

@@ -34,7 +34,7 @@ def tally(**counts: int) -> MigrationTally:
     return MigrationTally(counts.get("before", 0), results, counts.get("failed", 0))
 
 
-def test_a_resumed_migration() -> None:
+def test_a_resumed_migration_shows_its_position() -> None:
     """It shows the stored versions, the resumed position, and the counts."""
     shown = Shown()
     shown.display.started(TARGET, Checkpoint("u", 1, "t", 250))

@@ -51,7 +51,7 @@ def test_objects_are_deleted_in_reverse_order() -> None:
     assert plan.made == (ref("Secret", "s-certificate", "op"),)
 
 
-def test_the_deletion_summary() -> None:
+def test_the_deletion_summary_lists_pods_and_data() -> None:
     """Each resource with its Pods and its data, and the sums."""
     definition = Definition(
         CRD, (web("a", pods=(POD, POD), claims=(CLAIM,)), web("b", "other", pods=(POD,)))
@@ -97,7 +97,7 @@ def test_nothing_is_left_behind() -> None:
     assert list(remaining_lines([Definition(CRD, (), ("v1alpha1",))])) == []
 
 
-def test_manifests_of_a_directory(tmp_path: Path) -> None:
+def test_manifests_are_read_from_all_files_of_a_directory(tmp_path: Path) -> None:
     """Objects of all files and lists; other documents are skipped."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.yaml").write_text(

@@ -59,7 +59,7 @@ def test_a_mistake_is_an_error_with_a_hint(options: Any, message: str) -> None:
     assert messages(specs(**options)) == [(message, True)]
 
 
-def test_a_field_without_an_option() -> None:
+def test_a_field_without_an_option_is_a_warning() -> None:
     """It is a warning: the role runs."""
     assert messages(specs(size={"type": "int"})) == [
         ("no option for site_title of the CRD; add it, so that its type is checked", False)

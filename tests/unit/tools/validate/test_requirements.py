@@ -15,7 +15,7 @@ def test_the_base_image_has_its_own_collections(tmp_path: Path) -> None:
     assert "community.general" not in image
 
 
-def test_collections_of_the_project(tmp_path: Path) -> None:
+def test_collections_are_read_from_requirements_and_dockerfile(tmp_path: Path) -> None:
     """requirements.yml, what these depend on, and the Dockerfile add collections."""
     (tmp_path / "requirements.yml").write_text(
         "collections: [{name: a.one, version: '1'}, 'a.two:>=1', {name: a.three}]\n"
