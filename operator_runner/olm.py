@@ -26,7 +26,7 @@ _RESYNC_SECONDS = 300.0
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 1.0, 60.0
 """Backoff; OLM creates the object and its Role while the operator starts."""
 _TIMEOUT_SECONDS = 10.0
-"""How long a run waits until its condition is written."""
+"""Time that a run waits until its condition is written."""
 _MAX_NAMES = 3
 """Maximum resources in a message."""
 

@@ -38,7 +38,7 @@ class BackgroundLauncher:
 
     @property
     def fault(self) -> str | None:
-        """Why no run can start, None if runs can or will."""
+        """Reason why no run can start, None if runs can or will."""
         if not self._opening.done() or self._opening.cancelled():
             return None
         error = self._opening.exception()
@@ -52,7 +52,7 @@ class BackgroundLauncher:
             yield run
 
     async def _opened(self) -> Launcher:
-        # A cancelled run must not cancel the opening for the others.
+        # A cancelled run must not cancel the opening for other runs.
         return await asyncio.shield(self._opening)
 
 

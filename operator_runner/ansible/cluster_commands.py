@@ -43,12 +43,12 @@ _CONNECTION = (
 """Starts of flags that select another connection than that of the run."""
 _CONNECTION_NAMES = frozenset({"--cluster", "--context", "--server"})
 _SWITCHES = "ARhiqtw"
-"""Short flags of kubectl without a value, which others can follow in the same word."""
+"""Short flags of kubectl without a value: further flags can follow in the same word."""
 _KUSTOMIZE_FLAGS = frozenset({"--load-restrictor", "--reorder"})
 _LOCAL_PATH = re.compile(r"(?!.*(?://|[:@?]))(?:[^./]*|\.{1,2}|)(?:/.*)?")
 """Not `example.com/repository`, nor another form of a remote one."""
 _HELM_SCHEMES = frozenset({"http", "https", "oci"})
-"""Of charts and values; the others run plugins."""
+"""Schemes of charts and values; other ones run plugins."""
 
 _KUBECTL = frozenset(
     {

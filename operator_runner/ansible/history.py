@@ -78,7 +78,7 @@ def add_message(rundir: RunDir, run_id: str, message: str) -> None:
 
 
 def write_skip(rundir: RunDir, causes: Iterable[Cause], reason: str) -> None:
-    """Record the last run that was skipped, in place of the one before. Errors are only logged."""
+    """Record a skipped run, in place of the previous one. Errors are only logged."""
     content = {
         "run_id": "",
         "started": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -53,7 +53,7 @@ class ReservedNamesLoader:
         assert self._task is not None
         task = self._task
         try:
-            # A cancelled reconcile must not cancel the task for the others.
+            # A cancelled reconcile must not cancel the task for other reconciles.
             return await asyncio.shield(task)
         except (RunError, OSError) as error:
             if self._task is task:

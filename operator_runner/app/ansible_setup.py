@@ -1,4 +1,4 @@
-"""What all runs of a process have in common: private data dirs, and names of variables."""
+"""Set up what all runs of a process share: private data dirs, and names of variables."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ _TRIGGERS = {
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What sources call."""
+    """Callbacks of the sources."""
 
     enqueue: Callable[[ObjectRef, Cause], None]
     """Add a resource to the queue."""

@@ -43,10 +43,10 @@ class AdoptingLauncher(Protocol):
 
     @property
     def adoptable(self) -> Sequence[ObjectRef]:
-        """What the resources of expected Jobs may be."""
+        """Possible resources of expected Jobs."""
 
     async def expect_adoptions(self, watches: Sequence[Watch]) -> None:
-        """Have the server expect the Jobs of earlier runs. Raises ApiError."""
+        """Make the server expect the Jobs of earlier runs. Raises ApiError."""
 
     def leave(self) -> None:
         """Do not delete the Jobs of cancelled runs."""
@@ -72,7 +72,7 @@ class JobServing:
     async def open(self) -> None:
         """Open the port as soon as the API server permits it. Raises ConfigError.
 
-        Only the leader may: others do not have the tokens of runs.
+        Only the leader may: other replicas do not have the tokens of runs.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Which resources this replica may run, with shards, with leader election or without either."""
+"""Decide which resources this replica may run: with shards, with leader election, with neither."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Interrupted(Exception):
 
 
 def take_signals(stop: asyncio.Event) -> None:
-    """Have signals that end a process set `stop` instead; nohup keeps SIGHUP ignored."""
+    """Make signals that end a process set `stop` instead; nohup keeps SIGHUP ignored."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:

@@ -43,10 +43,10 @@ _WHOLE_LIST = 3
 
 @dataclass(slots=True)
 class _Recording:
-    """What is known of a run under way."""
+    """The known inputs of a run in progress."""
 
     before: RunInputs | None
-    """What was known before it."""
+    """The inputs that were known before it."""
     digest: str = ""
     tasks: ExecutedTasks = field(default_factory=lambda: ExecutedTasks((), "not examined"))
     log: InputLog = field(default_factory=InputLog)

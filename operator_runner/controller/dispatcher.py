@@ -206,7 +206,7 @@ class Dispatcher:
             if not isinstance(error, Conflict | NotFound | Unavailable):
                 await self._report(item, f"Kubernetes API error: {error}")
         except Exception as error:  # noqa: BLE001
-            # An internal error for one resource must not stop the others.
+            # An internal error for one resource must not affect other resources.
             _log.exception("Reconciliation failed: internal error")
             await self._report(
                 item,

@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SlotEvents:
-    """What is called when slots of this member change."""
+    """Callbacks for changes of the slots of this member."""
 
     gained: Callable[[frozenset[int], Mapping[str, BackoffState]], None]
     """Enqueue the resources of these slots, and continue with these states of some, by uid."""

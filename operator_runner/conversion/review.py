@@ -13,7 +13,7 @@ from operator_runner.conversion.converter import ConversionError, Converter, nam
 from operator_runner.core.model import GVK, Json
 
 Converters: TypeAlias = Mapping[tuple[str, str], Converter]
-"""By group and kind."""
+"""Converters by group and kind."""
 
 API_VERSION = "apiextensions.k8s.io/v1"
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 
 class Trait(Flag):
-    """What a module does, as far as the operator treats it differently."""
+    """A property of a module that the operator treats differently."""
 
     # What it acts on: each module has exactly one of these.
     PLAY = auto()
@@ -37,7 +37,7 @@ class Trait(Flag):
     REQUEUES = auto()
     """Sets the time of the next reconcile."""
     SHARES_PROCESS = auto()
-    """Only reads and writes objects, so that others may run in its process after it."""
+    """Only reads and writes objects, so that further modules may run in its process."""
     RUNS_COMMAND = auto()
     """Runs the command in its arguments."""
     WRITES_FILE = auto()

@@ -33,7 +33,7 @@ def boot_time() -> float:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """How long a Lease is valid after a renewal, in seconds."""
+    """Validity of a Lease after a renewal, in seconds."""
 
     duration: float
     """After this time another replica may acquire the Lease."""

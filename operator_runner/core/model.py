@@ -77,7 +77,7 @@ class GVK:
         return cls(group, version, kind)
 
     def __str__(self) -> str:
-        """As Go writes it in logs and metric labels: `apps/v1, Kind=Deployment`."""
+        """Return it as Go writes it in logs and metric labels: `apps/v1, Kind=Deployment`."""
         return f"{self.group}/{self.version}, Kind={self.kind}"
 
 
@@ -142,7 +142,7 @@ class LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class RunContent:
-    """What to run: a playbook file, or a role's directory. Exactly one of the two is set."""
+    """The content of a run: a playbook file, or a role's directory. Exactly one is set."""
 
     playbook: Path | None = None
     role: Path | None = None
@@ -308,7 +308,7 @@ class TriggerTargets:
 
 
 FieldPath: TypeAlias = tuple[str, ...]
-"""Where a field is in an object: `("spec", "port")`."""
+"""The path of a field in an object: `("spec", "port")`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,9 +359,9 @@ class Watch:
     `conversions` are the other served versions of the kind.
     `block_upgrade` is a JMESPath expression over the resource: while a run of a resource for which
     it is true is under way, OLM does not upgrade the operator.
-    `ownership` is what runs may write that belongs to others; it does not concern the kinds of
-    `ownership_exceptions`.
-    `drift` is what happens to objects that others have changed.
+    `ownership` is what runs may write although it has other owners; it does not concern the kinds
+    of `ownership_exceptions`.
+    `drift` is what happens to objects that other clients have changed.
     `versions` are those in which the kind is watched, in the order of the file, if there are
     several: each resource belongs to one of them.
     `native_types` is whether templates give the types of their expressions; where it is None,

@@ -24,7 +24,7 @@ _SECRET_FIELDS = ("data", "stringData")
 
 
 class ChangeType(enum.Enum):
-    """What happens to an object; the value is the word in outputs."""
+    """Type of a change of an object; the value is the word in outputs."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -44,7 +44,7 @@ class ObjectDifference:
 
     @property
     def change(self) -> ChangeType:
-        """What happens to the object."""
+        """The type of the change."""
         if self.before is None:
             return ChangeType.CREATED
         return ChangeType.DELETED if self.after is None else ChangeType.CHANGED

@@ -1,4 +1,4 @@
-"""The inputs of a run that changed nothing: what it was run with, and what it read. Pure."""
+"""Inputs of runs that changed nothing: resource, role, environment, and reads. Pure."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class LeaderElection:
     namespace: str = ""
     """Namespace of the Lease; empty: the operator's own."""
     lease_duration: timedelta = timedelta(seconds=15)
-    """How long the Lease is valid without renewal."""
+    """Validity of the Lease without renewal."""
     renew_deadline: timedelta = timedelta(seconds=10)
     """The leader stops after this time without a successful renewal."""
 
@@ -65,7 +65,7 @@ def run_archive_names(lease_name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """How many replicas share the resources; all of them take part in leader election."""
+    """Number of replicas that share the resources; all of them take part in leader election."""
 
     limit: int | None = None
     """Maximum replicas that work; None: all."""
@@ -73,7 +73,7 @@ class ShardSettings:
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """How many runs may be under way at once."""
+    """Limits of the number of concurrent runs."""
 
     total: int
     """Over all kinds: each run needs memory and a core, however many kinds there are."""
@@ -110,7 +110,7 @@ class AnsibleSettings:
     args: str = ""
     """Further arguments for ansible-playbook (--ansible-args)."""
     log_events: str = "tasks"
-    """Which events of a play are logged: nothing, tasks or everything."""
+    """Logged events of a play: nothing, tasks or everything."""
     framed: bool = True
     """Whether the output of tasks is written to stdout between log lines; not on a terminal."""
     raw_output: bool = False
@@ -186,7 +186,7 @@ class Settings:
     metrics: Address | None
     probes: Address | None
     user_metrics: Address | None
-    """Where roles send their own metrics (osdk_metric)."""
+    """Address to which roles send their own metrics (osdk_metric)."""
     proxy: Address
     work_dir: Path
     """Parent of private data dirs and artifacts; its mode is 0700."""

@@ -1,7 +1,7 @@
 """Sharding: which member runs the resources of which slot, and how a slot changes its owner. Pure.
 
 A resource belongs to a slot, by its uid. An assignment gives each slot an owner. A slot that is to
-move keeps its owner until that one has released it, or is gone. See docs/adr/0035-shards.md.
+move keeps its owner until the owner has released it, or is gone. See docs/adr/0035-shards.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class MemberReport:
 
 @dataclass(frozen=True, slots=True)
 class SlotChange:
-    """What a new assignment changes for a member: slots to begin with, and slots to drain."""
+    """The change of a new assignment for a member: slots to begin with, and slots to drain."""
 
     gained: frozenset[int] = frozenset()
     lost: frozenset[int] = frozenset()
@@ -92,7 +92,7 @@ class MemberSlots:
 
     @property
     def report(self) -> MemberReport:
-        """What is reported to the coordinator."""
+        """The report for the coordinator."""
         return MemberReport(self.uid, self.epoch, self.held, self._leaving)
 
     def observe(self, assignment: Assignment | None) -> SlotChange:

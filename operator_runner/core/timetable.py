@@ -1,4 +1,4 @@
-"""Which tick of a schedule is due, was missed, and is next. Pure: the clock is an argument."""
+"""Compute which tick of a schedule is due, was missed, and is next. Pure: time is an argument."""
 
 from __future__ import annotations
 

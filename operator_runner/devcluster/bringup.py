@@ -55,7 +55,7 @@ class StartOptions:
     install_packages: bool
     api_server: ApiServerOptions
     nodes: int | None = None
-    """How many; None: one, or as many as the running cluster has."""
+    """Number of nodes; None: one, or as many as the running cluster has."""
 
     def say(self, text: str) -> None:
         """Print a step for the user."""

@@ -22,7 +22,7 @@ def node_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the API server listens, and which addresses it hands out to Services."""
+    """The address of the API server, and the addresses that it assigns to Services."""
 
     address: str
     port: int
@@ -48,7 +48,7 @@ class ControlPlaneCertificates:
     authority: KeyPair
     etcd_authority: KeyPair
     etcd: KeyPair
-    """For both the server and the client of etcd."""
+    """The certificate of both the server and the client of etcd."""
     api_server: KeyPair
     to_kubelet: KeyPair
     """With it the API server fetches logs and opens exec sessions."""
@@ -107,7 +107,7 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
 
 @dataclass(frozen=True, slots=True)
 class ApiServerOptions:
-    """What is off by default."""
+    """Options that are off by default."""
 
     admission_plugins: tuple[str, ...] = ()
     """Names of plugins besides those of every cluster."""

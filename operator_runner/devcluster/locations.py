@@ -1,4 +1,4 @@
-"""Where a local cluster keeps its files: the user's cache, and one private folder a cluster."""
+"""Locations of files of a local cluster: the user's cache, and a private folder of each cluster."""
 
 from __future__ import annotations
 

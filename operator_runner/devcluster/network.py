@@ -20,7 +20,7 @@ class Subnets:
 
     slot: int
     nodes: int = 1
-    """How many nodes share the addresses of Pods: 1 to MAX_NODES."""
+    """Number of nodes that share the addresses of Pods: 1 to MAX_NODES."""
 
     @property
     def pods(self) -> IPv4Network:

@@ -34,7 +34,7 @@ class Recipe:
     packages: int
     """About how many packages are compiled the first time."""
     instead: str = ""
-    """How to do without Go."""
+    """A hint for users without Go."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for Go."""
     renamed: Mapping[str, str] = field(default_factory=dict)

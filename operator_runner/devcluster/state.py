@@ -43,7 +43,7 @@ class ClusterState:
     server: str
     """URL of the API server."""
     slot: int | None
-    """Which subnets it uses; None for a control plane without a node."""
+    """The slot of its subnets; None for a control plane without a node."""
     nodes: tuple[Node, ...] = ()
     parts: tuple[Part, ...] = ()
     processes: dict[str, Process] = field(default_factory=dict)

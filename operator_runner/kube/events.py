@@ -19,9 +19,9 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 
 CONTROLLER = "operator-runner"
 CAUSE_ANNOTATION = f"{ANNOTATION_DOMAIN}/cause"
-"""Of an Event: what triggered the run."""
+"""Annotation of an Event: the cause of the run."""
 DURATION_ANNOTATION = f"{ANNOTATION_DOMAIN}/duration-seconds"
-"""Of an Event: how long the run took, as a decimal number."""
+"""Annotation of an Event: the duration of the run, as a decimal number."""
 RUN_ANNOTATION = f"{ANNOTATION_DOMAIN}/run-id"
 """Of an Event: the id of the run, as in logs and artifacts; of a series that of the last run."""
 
@@ -32,7 +32,7 @@ _SERIES_WINDOW_SECONDS = 600.0
 _MAX_SERIES = 4096
 """Cached series; the least recently used one is evicted."""
 _TIMEOUT_SECONDS = 5.0
-"""How long a reconcile waits for its Event."""
+"""Time that a reconcile waits for its Event."""
 
 _log = structlog.get_logger(__name__)
 

@@ -23,7 +23,7 @@ from operator_runner.core.settings import LeaderElection
 
 LEASE = GVK("coordination.k8s.io", "v1", "Lease")
 RELEASE_TIMEOUT_SECONDS = 5.0
-"""For each request that gives up a Lease: the process is about to exit."""
+"""Timeout of each request that releases a Lease: the process is about to exit."""
 _RETRIES_PER_DEADLINE = 5
 """Renew deadline divided by retry period, as for client-go's defaults (10 s, 2 s)."""
 

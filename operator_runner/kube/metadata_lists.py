@@ -14,7 +14,7 @@ from operator_runner.kube.paging import list_pages
 
 _ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _KEPT_SECONDS = 10.0
-"""How long a list is kept; readers accept younger ones only."""
+"""Time that a list is kept; readers accept younger ones only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ _API_VERSION = "operators.coreos.com/v2"
 _TRIES = 5
 """OLM writes the same object; more conflicts in a row have another cause."""
 _TIMEOUT_SECONDS = 5.0
-"""For each request; a run may be waiting for it."""
+"""Timeout of each request; a run may be waiting for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class Connection:
         self._counters.append(callback)
 
     def abort(self) -> None:
-        """Break all connections, and drop what is not sent yet; later requests open others.
+        """Break all connections, and drop what is not sent yet; later requests open new ones.
 
         After an ordinary close, asyncio continues to send, and the kernel does so even after the
         process has ended.

@@ -60,7 +60,7 @@ def shard_labels(lease: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class _Spec:
-    """What is kept of the spec of a Lease."""
+    """The fields of the spec of a Lease that are kept."""
 
     holder: str
     duration: float

@@ -63,7 +63,7 @@ class Connections:
         """Use `limit`; None is that of a large server."""
         self.limit = large_share() if limit is None else limit
         self.port = 0
-        """For log messages; set when the server listens."""
+        """Name of the server in log messages; set when it listens."""
         self._open: list[OpenConnection] = []
         self._of_protocol: dict[Any, OpenConnection] = {}
         self._warnings = Deduplicator()

@@ -34,7 +34,7 @@ _ACCEPT_RETRY_SECONDS = 1.0
 _HANDSHAKE_SECONDS = 10.0
 _TLS_SHUTDOWN_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
-"""How long closing waits for the TLS shutdown of all peers."""
+"""Time that closing waits for the TLS shutdown of all peers."""
 _UNAVAILABLE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 """IPv6 is disabled, or the address belongs to another machine."""
 

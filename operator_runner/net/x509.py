@@ -21,7 +21,7 @@ CLIENT_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
 
 BACKDATE = dt.timedelta(hours=1)
-"""How long before `now` certificates become valid: clocks differ, and step back."""
+"""Time before `now` at which certificates become valid: clocks differ, and step back."""
 
 
 def new_key() -> PrivateKey:

@@ -27,7 +27,7 @@ _MAX_BYTES = 2 * 1024 * 1024
 """Objects and bytes of JSON that are kept for a run; modules write an object after reading it."""
 _MAX_PATH_CHARACTERS = 200
 _KEY = secrets.token_bytes(16)
-"""Of the digests, so that a short password cannot be found by its digest."""
+"""Key of the digests, so that a short password cannot be found by its digest."""
 _METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation that has all fields of a client-side apply once more."""

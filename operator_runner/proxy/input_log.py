@@ -41,7 +41,7 @@ class InputLog:
 
     @property
     def impurity(self) -> str:
-        """Why the inputs are unknown, or what the run changed; empty if neither."""
+        """The reason why the inputs are unknown, or a change by the run; empty if neither."""
         return self._impurity or ("a request has no response" if self._pending else "")
 
     @property

@@ -47,7 +47,7 @@ class Channel(Protocol):
 
     @property
     def received(self) -> int:
-        """How many bytes of output have been received."""
+        """Number of bytes of output that have been received."""
 
     def open_writer(self, offset: int) -> Callable[[bytes], Awaitable[None]] | None:
         """Return what takes the output from `offset` on, None if the next byte is another one."""

@@ -43,7 +43,7 @@ class Grant:
     owned_uids: set[str] = field(default_factory=set, compare=False)
     """The uids of objects that the run has created, or that belong to the owner; none is empty."""
     seen: SeenObjects = field(default_factory=SeenObjects, repr=False, compare=False)
-    """What the run has read and written, to find what its writes change."""
+    """Objects that the run has read and written, to find the fields that its writes change."""
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
     requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
     """Limits the run's concurrent requests; None: shared with the requests of no run."""

@@ -43,13 +43,13 @@ from operator_runner.proxy.status_errors import StatusError
 _log = structlog.get_logger(__name__)
 
 _MAX_LINE_BYTES = 64 * 1024
-"""Of a request line or header; label selectors can be long."""
+"""Limit of a request line and of a header; label selectors can be long."""
 _SHUTDOWN_SECONDS = 1.0
-"""For in-flight responses at the end; all runs have ended by then."""
+"""Time for in-flight responses at the end; all runs have ended by then."""
 _RUN_SHARE = 4
 """A run may use a fourth of the connections at once."""
 _QUEUE_TIMEOUT_SECONDS = 10.0
-"""How long a request waits for other requests of its run."""
+"""Time that a request waits for other requests of its run."""
 _LOOPBACK = "127.0.0.1"
 _UNAUTHORIZED = (
     "invalid token: use the kubeconfig of the run, which KUBECONFIG and K8S_AUTH_KUBECONFIG "

@@ -38,7 +38,7 @@ class Overrides:
     verbosity: int | None = None
     """Number of v in -vvv, 0..7."""
     error: str = ""
-    """Why the annotations are invalid, empty if they are valid. The resource is not run with it."""
+    """The error of invalid annotations, with which the resource is not run; else empty."""
 
 
 def read_overrides(body: Json, *, as_job: bool = False) -> Overrides:

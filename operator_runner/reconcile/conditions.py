@@ -23,7 +23,7 @@ _ORIGIN = re.compile(
     r"(?:\n\n(?:(?:\.\.\.|[ \t]*\d+(?= |$)|[ \t]+\^|\(source not shown).*(?:\n|\Z))+)?",
     re.MULTILINE,
 )
-"""What Ansible adds to an error: `Origin: FILE:LINE:COLUMN`, an empty line, lines of the file."""
+"""The addition of Ansible to an error: `Origin: FILE:LINE:COLUMN`, an empty line, file lines."""
 _RUNNING = "Running reconciliation"
 _DESELECTED = "Deselected"
 _SUSPENDED = "SuspendedByAnnotation"
@@ -61,12 +61,12 @@ def suspended(conditions: Sequence[Json], message: str, now: datetime) -> list[J
 
 
 def is_suspended(conditions: Sequence[Json]) -> bool:
-    """Return whether the conditions have the one of `suspended`; a role may have its own."""
+    """Return whether the conditions include that of `suspended`; a role may have its own."""
     return any(map(_is_suspension, conditions))
 
 
 def resumed(conditions: Sequence[Json]) -> list[Json]:
-    """Return the conditions without the one of `suspended`."""
+    """Return the conditions without that of `suspended`."""
     return [condition for condition in conditions if not _is_suspension(condition)]
 
 

@@ -51,7 +51,7 @@ class RunDeselection:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Run nothing until the annotation is removed; `finalizer` is the one that waits for that."""
+    """Run nothing until the annotation is removed; `finalizer` waits for that."""
 
     finalizer: str = ""
 

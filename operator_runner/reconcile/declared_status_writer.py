@@ -57,7 +57,7 @@ class StatusInputs:
 
 @dataclass(slots=True)
 class _Known:
-    """What was found about the declared status of a resource, so that it is reported once."""
+    """Known problems of the declared status of a resource, so that each is reported once."""
 
     problems: frozenset[InvalidExpression] = frozenset()
     refused: dict[str, str] = field(default_factory=dict)

@@ -25,7 +25,7 @@ _TEXT_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What fails, for display, and the resources that the object was about before."""
+    """A failed expression, for display, and the resources that the object concerned before."""
 
     text: str
     resources: frozenset[ObjectRef]

@@ -60,7 +60,7 @@ class _ChangedField:
 
 
 class TaskTimes:
-    """When the tasks of a run began and ended: call it with each event."""
+    """Begin and end of the tasks of a run: call it with each event."""
 
     def __init__(self) -> None:
         """Start without tasks."""

@@ -24,7 +24,7 @@ _MESSAGE_BYTES = 2000
 
 
 class DryRunResult(Protocol):
-    """What a dry run would have written."""
+    """The writes that a dry run would have made."""
 
     refused: list[str]
     """Requests that cannot be previewed, as method and path."""

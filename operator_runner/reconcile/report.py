@@ -176,7 +176,7 @@ class Reporter:
     async def suspended(self, ref: ObjectRef, body: Json, finalizer: str) -> None:
         """Report that nothing runs until the annotation is removed.
 
-        `finalizer` is the one that a deletion waits for, empty if there is none.
+        `finalizer` delays a deletion, empty without one.
         """
         message = _suspension_text(ref, finalizer)
         if message != self._suspended.get(ref):

@@ -59,7 +59,7 @@ class Suspension(enum.Enum):
 
 
 class RequestResult(enum.StrEnum):
-    """How a requested run has ended. REQUEUED: it succeeded, and the role asked for another."""
+    """Result of a requested run. REQUEUED: it succeeded, and the role requested another run."""
 
     SUCCEEDED = "succeeded"
     REQUEUED = "requeued"

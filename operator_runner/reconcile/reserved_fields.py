@@ -24,7 +24,7 @@ _MAX_NAME_CHARACTERS = 80
 
 
 class ReservationReason(enum.Enum):
-    """Why a name is reserved; the value is part of a message."""
+    """The reason why a name is reserved; the value is part of a message."""
 
     ANSIBLE = "Ansible acts on variables of these names"
     KEYWORD = "Ansible has keywords of these names, and the role does not declare them as variables"

@@ -16,7 +16,7 @@ from operator_runner.reconcile.variables import templated_fields
 
 INPUTS_UNCHANGED = "inputs unchanged"
 _SKIPPABLE = frozenset({Trigger.START, Trigger.PERIOD, Trigger.DEPENDENT})
-"""Causes that ask for no change; all others run."""
+"""Causes that ask for no change; runs with other causes are not skipped."""
 
 
 def may_skip(body: Json, watch: Watch, causes: Iterable[Cause], *, succeeded: bool) -> bool:

@@ -38,7 +38,7 @@ from operator_runner.reconcile.request_annotations import (
 _log = structlog.get_logger(__name__)
 
 _USER_TRIGGERS = frozenset({Trigger.SPEC, Trigger.ANNOTATION, Trigger.DELETION})
-"""Causes after which the resource is read again; all others end no run."""
+"""Causes after which the resource is read again; other causes end no run."""
 _MAX_SUPERSEDED_IN_A_ROW = 5
 """Consecutive runs of a resource that edits may end; the next run is completed."""
 

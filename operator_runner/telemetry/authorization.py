@@ -34,7 +34,7 @@ _log = structlog.get_logger(__name__)
 
 _ALLOWED_SECONDS = 60.0
 _DENIED_SECONDS = 10.0
-"""How long a decision is cached; a permission that was just granted should soon work."""
+"""Time that a decision is cached; a permission that was just granted should soon work."""
 _MAX_DECISIONS = 1000
 """Decisions in the cache: any client can send invented tokens."""
 

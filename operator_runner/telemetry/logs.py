@@ -185,7 +185,7 @@ def _name_object_of_kopf(_logger: WrappedLogger, _method: str, event: EventDict)
 
 
 def _retries_are_no_errors(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Have kopf warn of a request that it will repeat; it fails if the last one fails."""
+    """Make kopf warn of a request that it will repeat; it fails if the last attempt fails."""
     if event["level"] == "error" and "failed; will retry" in str(event["event"]):
         event["level"] = "warning"
     return event
@@ -223,7 +223,7 @@ class _Exceptions:
 
 
 def _describe(error: BaseException) -> str:
-    # Our own errors are sentences for people; others need their type to be understood.
+    # Our own errors are sentences for people; other errors need their type to be understood.
     if isinstance(error, OperatorRunnerError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -27,7 +27,7 @@ _OBJECT = ("group", "version", "kind")
 
 
 class AnsibleFamilies:
-    """What ansible-operator exports itself."""
+    """The families that ansible-operator exports itself."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.build_info = Gauge(
@@ -58,7 +58,7 @@ class AnsibleFamilies:
 
 
 class ControllerFamilies:
-    """What controller-runtime exports for each controller; here one a watched kind."""
+    """The families that controller-runtime exports for each controller; here one a watched kind."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.total = Counter(
@@ -104,7 +104,7 @@ class ControllerFamilies:
 
 
 class QueueFamilies:
-    """What client-go exports for each workqueue; here one a watched kind."""
+    """The families that client-go exports for each workqueue; here one a watched kind."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.depth = Gauge(

@@ -24,11 +24,11 @@ _LIMIT_BYTES = 4 * 1024 * 1024
 _ATOMIC_BYTES = 4096
 """Bytes that a pipe accepts without blocking once poll(2) reports it writable: a page."""
 _STALL_SECONDS = 1.0
-"""How long one stream delays the others, to keep the order of their lines."""
+"""Time that one stream delays other streams, to keep the order of their lines."""
 _RETRY_SECONDS = 0.1
 """Pause between two looks at streams of which none can be written to."""
 _FLUSH_SECONDS = 3.0
-"""How long the end of the process waits for text that is not yet written."""
+"""Time that the end of the process waits for text that is not yet written."""
 
 
 class OutputWriter:
@@ -159,7 +159,7 @@ _current: OutputWriter | None = None
 
 @contextlib.contextmanager
 def in_background() -> Iterator[OutputWriter]:
-    """Have all log lines and output of plays written by a thread while the block lasts."""
+    """Write all log lines and output of plays in a thread while the block lasts."""
     global _current  # noqa: PLW0603 (logging is one for the process as well)
     writer = OutputWriter()
     writer.start()

@@ -37,7 +37,7 @@ _LARGEST_METRIC = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """How /metrics is guarded: not at all, by TLS, or by TLS and the API server's authorization."""
+    """The protection of /metrics: none, TLS, or TLS and the API server's authorization."""
 
     context: ssl.SSLContext | None = None
     reviews: Reviews | None = None

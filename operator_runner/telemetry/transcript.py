@@ -1,4 +1,4 @@
-"""The output of plays on stdout, as it is: the one place that writes text beside the log lines."""
+"""The output of plays on stdout, as it is: the only text beside the log lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operator_runner.telemetry.redaction import redact
 
 _log = structlog.get_logger(__name__)
 _LIMIT_BYTES = 256 * 1024
-"""Of one piece of output; all of it is in the artifacts of the run."""
+"""Limit of one piece of output; all of it is in the artifacts of the run."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 

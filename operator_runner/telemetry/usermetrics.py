@@ -61,7 +61,7 @@ class UserMetric:
     kind: str
     """counter, gauge, histogram or summary."""
     operations: Mapping[str, Any]
-    """By name, those that are given: numbers and true or false."""
+    """Given operations by name: numbers and true or false."""
 
 
 class ExactCounter(Collector):

@@ -17,7 +17,7 @@ _APPLY = "application/apply-patch+yaml"
 _MANAGER = "operator-runner-testing"
 _Argument = TypeVar("_Argument")
 _DEADLINE_SECONDS = 120.0
-"""How long a CRD may take until its kinds are served, or until it is deleted."""
+"""Time limit until the kinds of a CRD are served, or until it is deleted."""
 _SETTLE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _WORKLOADS = {("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")}

@@ -1,4 +1,4 @@
-"""What a reconcile has done, as tests read it. Pure."""
+"""The outcome of a reconcile, as tests read it. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HiddenText(str):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a reconcile has failed. `task` and `path` (file:line) are empty if no task has."""
+    """The failure of a reconcile. `task` and `path` (file:line) are empty if no task has failed."""
 
     message: str
     task: str = ""
@@ -122,7 +122,7 @@ class WrittenObjects(list[WrittenObject]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one reconcile of a resource has done."""
+    """The outcome of one reconcile of a resource."""
 
     name: str
     """Kind and name of the resource: Report/weekly."""
@@ -139,7 +139,7 @@ class Outcome:
     """Kubernetes Events about the resource."""
     tasks: tuple[Task, ...] = field(repr=False)
     requeue_after: timedelta | None
-    """When the role asked to be run again, by the module requeue_after; None if it did not."""
+    """The delay that the role requested by the module requeue_after; None if it did not."""
     output: str = field(repr=False)
     """The log of the operator, with the output of the play."""
 

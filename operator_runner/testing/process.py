@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 _END_SECONDS = 30.0
-"""How long the process may take to end, before it is killed."""
+"""Time that the process may take to end, before it is killed."""
 _LOG_BYTES = 16 * 1024
-"""Of the log in an error message: its end."""
+"""Length of the log in an error message: its end."""
 
 
 class OperatorProcessError(Exception):

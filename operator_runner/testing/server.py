@@ -108,7 +108,7 @@ class _Server:
         self._operator: app.Operator | None = None
         self._installed: list[str] = []
         self._changing: list[ObjectRef] = []
-        """What the last run has written."""
+        """The writes of the last run."""
         self._methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
             "install": self.install,
             "create_namespace": self._objects.create_namespace,

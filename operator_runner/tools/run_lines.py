@@ -97,7 +97,7 @@ class History:
     ref: ObjectRef
     lines: tuple[RunLine, ...]
     rerun: Rerun | None = None
-    """How to repeat the last run, if it failed and its files are here."""
+    """The command that repeats the last run, if it failed and its files are here."""
     suspended: tuple[ObjectRef, ...] = ()
     """The resources that an annotation suspends; empty if unknown."""
 

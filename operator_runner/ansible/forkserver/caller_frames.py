@@ -19,7 +19,7 @@ _MARK = "_skip_stackwalk"
 
 
 def install() -> None:
-    """Have frames described one by one, as they are asked for."""
+    """Describe frames one by one, when they are requested."""
     replace("ansible.module_utils._internal._stack:iter_stack", iter_frames)
 
 

@@ -32,7 +32,7 @@ _compiled: dict[tuple[Any, ...], CodeType] = {}
 
 
 def install() -> None:
-    """Have ansible-core look here before it compiles, in this process and its forks."""
+    """Make ansible-core look here before it compiles, in this process and its forks."""
     from ansible._internal._templating import _jinja_bits as bits
 
     def compile_once(

@@ -23,7 +23,7 @@ _MAX_FILES = 5_000
 
 
 def import_core_api_lazily() -> None:
-    """Have the modules import the API without its models; the first use loads them."""
+    """Make the modules import the API without its models; the first use loads them."""
     import_lazily(_NAME)
 
 

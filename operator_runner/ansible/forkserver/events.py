@@ -26,7 +26,7 @@ _DUMP_BEGIN = "ansible_runner.display_callback.callback.awx_display:EventContext
 
 
 def install() -> None:
-    """Have the plugin do so, once it is loaded, in this process and its forks."""
+    """Make the plugin do so, once it is loaded, in this process and its forks."""
     wrap("ansible.plugins.loader:PluginLoader._load_module_source", _load)
 
 

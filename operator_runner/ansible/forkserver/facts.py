@@ -48,10 +48,10 @@ _CAPABILITIES = ("Uid:", "Gid:", "Groups:", "Cap")
 
 @dataclass(frozen=True, slots=True)
 class FactCache:
-    """What functions of ansible-core gave, when, and what they depend on."""
+    """Results of functions of ansible-core, their time, and the signals that they depend on."""
 
     results: dict[str, str] = field(default_factory=dict)
-    """As JSON, by the function's name and its arguments."""
+    """Results as JSON, by the function's name and its arguments."""
     signals: dict[str, Any] = field(default_factory=dict)
     gathered_at: float = float("-inf")
     """Seconds of the monotonic clock, which all processes of a machine share."""
@@ -84,7 +84,7 @@ class CachedGathering:
 
 
 class _State:
-    """Of this process: facts that it has inherited, and those that it is to keep."""
+    """The state of this process: inherited facts, and facts that it records."""
 
     cache = FactCache()
     recorded: dict[str, str] | None = None
@@ -102,12 +102,12 @@ _state = _State()
 
 
 def inherit(cache: FactCache) -> None:
-    """Have this process and its forks use these facts."""
+    """Use these facts in this process and its forks."""
     _state.cache = cache
 
 
 def record() -> dict[str, str]:
-    """Have this process gather everything itself; return the map that gets the results."""
+    """Gather everything in this process; return the map that gets the results."""
     _state.cache, _state.recorded = FactCache(), {}
     return _state.recorded
 
@@ -162,7 +162,7 @@ def all_signals() -> dict[str, Any]:
 
 
 def install() -> None:
-    """Let the module `setup` use cached facts, in this process and its forks."""
+    """Make the module `setup` use cached facts, in this process and its forks."""
     from ansible.module_utils.facts import default_collectors as collectors
     from ansible.module_utils.facts.hardware import linux
 

@@ -27,7 +27,7 @@ from operator_runner.core.ansible_modules import Trait, has_trait
 
 
 def install() -> None:
-    """Have this process and its forks run `setup` themselves if facts are cached.
+    """Run `setup` in this process and its forks themselves if facts are cached.
 
     Collectors of this process write no errors to its streams.
     """

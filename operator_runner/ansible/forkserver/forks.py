@@ -53,7 +53,7 @@ def fork() -> int:
 
 
 def begin_process() -> None:
-    """Have what a program starts with, in what `fork` made: streams, signals, no exit functions.
+    """Give a process of `fork` what a program starts with: streams, signals, no exit functions.
 
     SIGHUP is ignored, as ansible-runner has it for all that it starts. Garbage is looked for less
     often than in a program, which would not have so much loaded that stays.
@@ -95,7 +95,7 @@ def _stream(number: int, name: str, mode: str) -> io.TextIOWrapper:
 
 
 def use_environment(environment: dict[str, str]) -> None:
-    """Have this environment, and nothing that was derived from another one."""
+    """Replace the environment, and everything that was derived from the former."""
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None

@@ -53,7 +53,7 @@ class ModuleCall:
 
 
 def announce_module(requests: socket.socket, *, shared: bool = False) -> None:
-    """Have a process ready by the time that the task at hand has come as far as its module.
+    """Request a process that is ready when the current task reaches its module.
 
     `shared`: the process of an earlier module is ready enough.
     """

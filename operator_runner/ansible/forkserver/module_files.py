@@ -1,4 +1,4 @@
-"""Which modules can run in a fork: found by ansible-core's own rules, judged by their source."""
+"""Find the modules that can run in a fork, by ansible-core's own rules and by their source."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def start_afresh(kept: int) -> None:
 
 
 def _have_no_output() -> None:
-    """Have no output for now; and once there is one, the input is at its end."""
+    """Discard output for now; the input is empty, also later."""
     nothing, nowhere = os.pipe()
     for stream, descriptor in enumerate((nothing, nowhere, nowhere)):
         os.dup2(descriptor, stream)

@@ -73,7 +73,7 @@ def share_key(call: ModuleCall) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """What a module must leave as it was, or what is put back, of the process that it ran in."""
+    """The parts of a process that a module must leave unchanged, or that are restored after it."""
 
     compared: dict[str, Any]
     locale: str
@@ -165,7 +165,7 @@ def _has_children() -> bool:
 
 
 def forget_other_clients() -> None:
-    """Have kubernetes.core keep only clients that later modules can use."""
+    """Make kubernetes.core keep only clients that later modules can use."""
     pool = _clients()
     temporary = _temporary_files()
     for key, client in list(pool.items()):

@@ -55,13 +55,13 @@ def install(requests: socket.socket) -> None:
 
 
 def install_announcement(requests: socket.socket) -> None:
-    """Have the process of a module forked while the arguments of its task are templated."""
+    """Fork the process of a module while the arguments of its task are templated."""
     post_validate = "ansible.playbook.task:Task.post_validate"
     wrap(post_validate, functools.partial(_post_validate, requests))
 
 
 def install_temporary_directories() -> None:
-    """Have this process make and remove directories for modules of this host, without shells."""
+    """Create and remove directories for modules of this host in this process, without shells."""
     wrap(f"{_ACTION}._make_tmp_path", _make_tmp_path)
     wrap(f"{_ACTION}._remove_tmp_path", _remove_tmp_path)
 

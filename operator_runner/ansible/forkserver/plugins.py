@@ -44,7 +44,7 @@ def load_plugins() -> None:
 
 
 def _load_all(loader: Any) -> None:
-    """Load ansible-core's own plugins; others may do things when loaded that are a run's."""
+    """Load ansible-core's own plugins: other plugins may have effects when they are loaded."""
     import ansible
     from ansible.plugins.loader import PluginLoadContext, PluginLoader, PluginPathContext
 

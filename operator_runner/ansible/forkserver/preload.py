@@ -53,7 +53,7 @@ _PACKAGES = (
 )
 """Collections of which each module is loaded, with all that it imports before it does its work."""
 _GUARD = re.compile(rb"""^if __name__ == ["']__main__["']""", re.MULTILINE)
-"""Of a module that does nothing when it is imported."""
+"""Guard of a module that does nothing when it is imported."""
 _LATE = (
     *(
         f"ansible.module_utils._internal._json._profiles._module_{profile}_{direction}"
@@ -64,7 +64,7 @@ _LATE = (
     "kubernetes.client.models.v1_eviction",
     "kubernetes.client.models.v1_object_meta",
 )
-"""What these modules import while they work; tests/contract/ansible/test_preloaded.py looks."""
+"""Imports of these modules while they work; tests/contract/ansible/test_preloaded.py looks."""
 _PATCHES = (
     *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
     *("compiled-templates", "cached-facts", "caller-frames"),
@@ -181,7 +181,7 @@ def _learn_interpreters() -> None:
 
 
 def install_kubeconfig_parser() -> None:
-    """Have the Kubernetes client read kubeconfigs with libyaml, in a tenth of the time.
+    """Make the Kubernetes client read kubeconfigs with libyaml, in a tenth of the time.
 
     Only there: a kubeconfig is plain data, with the same result in both parsers.
     """
@@ -194,12 +194,12 @@ def install_kubeconfig_parser() -> None:
 
 
 def _start_openssl() -> None:
-    """Have OpenSSL read its configuration and load its providers: 10 ms in every new process."""
+    """Make OpenSSL read its configuration and load its providers: 10 ms in every new process."""
     ssl.create_default_context()
 
 
 def install_tls_context() -> None:
-    """Have the context of urllib3's first connection made, before anything is set in it: 2 ms."""
+    """Create the context of urllib3's first connection, before anything is set in it: 2 ms."""
     made = [ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
 
     def context(*protocol: int) -> ssl.SSLContext:
@@ -221,7 +221,7 @@ def _trim_heap() -> None:
 
 
 def _use_huge_pages() -> None:
-    """Have the kernel map the heap in pages of 2 MiB: a fork copies one entry for 512.
+    """Make the kernel map the heap in pages of 2 MiB: a fork copies one entry for 512.
 
     Source: madvise(2), MADV_COLLAPSE, since Linux 6.1; where it is missing nothing changes.
     """

@@ -228,7 +228,7 @@ class Server:
         self._drop_spare()
 
     def _drop_spare(self) -> None:
-        """End the processes that wait for the next run, which gets others."""
+        """End the processes that wait for the next run, which gets new ones."""
         if self._spare is not None:
             self._spare.close()
             self._spare = None

@@ -39,7 +39,7 @@ _WITH_A_WORKER = {"pause"}
 
 
 def install() -> None:
-    """Have this process run tasks without workers where that gives the same."""
+    """Run tasks in this process, without workers, if the results are the same."""
     wrap("ansible.executor.process.worker:WorkerProcess.start", _start_or_run)
     replace(
         "ansible.utils.display:Display._final_q",
@@ -49,7 +49,7 @@ def install() -> None:
 
 
 def install_results_without_queue() -> None:
-    """Have results of tasks in this process reach the strategy directly."""
+    """Pass results of tasks in this process to the strategy directly."""
     wrap("ansible.plugins.strategy:StrategyBase.__init__", _init_strategy)
 
 

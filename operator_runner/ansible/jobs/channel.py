@@ -22,14 +22,14 @@ _MAX_LINE_BYTES = 16 * 1024 * 1024
 _LONG_LINE_BYTES = 256 * 1024
 """Longer lines are decoded in a thread."""
 _MAX_ARCHIVE_BYTES = 1024 * 1024
-"""Of a larger archive nothing is kept; the last status is used instead of the exit status."""
+"""Nothing of a larger archive is kept; the last status replaces the exit status."""
 _MAX_STATUS_BYTES = 16
 _EXIT_STATUSES = {"successful": 0, "failed": 1}
 """Exit status by ansible-runner's last status."""
 
 
 class RunChannel:
-    """What the Pod of one run reads and writes; see `proxy.job_server.Channel`.
+    """Input and output of the Pod of one run; see `proxy.job_server.Channel`.
 
     `events` parses the output of `ansible-runner worker`. ansible-runner's own reader, `process`,
     is not used: it extracts the archive of the artifacts to the paths that the Pod has chosen.
@@ -49,7 +49,7 @@ class RunChannel:
         self._buffer = bytearray()
         self._writers = 0
         self.fault = ""
-        """Why no more output comes, empty unless `fail` was called."""
+        """Reason why no more output comes, empty unless `fail` was called."""
         self.has_contact = False
         """Whether the Pod has connected."""
         self._explanation = ""

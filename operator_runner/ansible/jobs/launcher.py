@@ -109,7 +109,7 @@ class JobLauncher:
         self._ended: set[str] = set()
         """Uids of Jobs whose runs have reported their end, although they may still be active."""
         self.adoptable: list[ObjectRef] = []
-        """What the resources of expected Jobs may be; they are to be reconciled first."""
+        """Possible resources of expected Jobs, which are to be reconciled first."""
 
     def leave(self) -> None:
         """From now on, do not delete the Jobs of cancelled runs: the next operator adopts them."""

@@ -3,7 +3,7 @@
 Each patch names the symbols that it replaces and the private ones that it calls, with the
 signatures it was written for (see `signatures`), and can be left out on its own. Gains are user
 and system time; ADR 28 has how they were measured. `structural` patches have no
-gain of their own: others, or the fork itself, depend on them.
+gain of their own: other patches, or the fork itself, depend on them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Symbol:
     address: str
     """`module:attribute.path`, as `pkgutil.resolve_name` takes it."""
     signature: str
-    """What `signatures.signature_of` returns for it."""
+    """Its text according to `signatures.signature_of`."""
     loaded_by_play: bool = False
     """Whether only a play may import the module: the signature is read from its source."""
 

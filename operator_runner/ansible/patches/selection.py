@@ -15,7 +15,7 @@ from operator_runner.ansible.patches.signatures import installed_signature
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Why a patch is not applied, and which others are left out with it."""
+    """Reason why a patch is not applied, and the patches that are left out with it."""
 
     patch: str
     symbol: str

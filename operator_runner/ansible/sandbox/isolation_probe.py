@@ -31,13 +31,13 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class _Errors:
-    """Why each mechanism is unavailable, None if it is available."""
+    """Reason why each mechanism is unavailable, None if it is available."""
 
     mounting: str | None
     restricting: str | None
-    """By Landlock path rules."""
+    """Landlock path rules."""
     scoping: str | None
-    """By Landlock signal scopes."""
+    """Landlock signal scopes."""
 
 
 def probe_isolation(work_dir: Path, credentials: Sequence[Path] = ()) -> ProbeResult:

@@ -70,7 +70,7 @@ def restrict(usable: Iterable[str], readable: Iterable[str] = ()) -> None:
 
 
 def scope_signals(*, paths_follow: bool) -> None:
-    """Prevent this process, and all that it starts from now on, from signalling any others.
+    """Prevent this process, and all that it starts from now on, from signalling other processes.
 
     Applies to kill (also of -1), tgkill and pidfd_send_signal. Others can send them signals as
     before. These processes cannot access other processes. They can mount as before unless

@@ -1,4 +1,4 @@
-"""How many runs the machine, or the container on it, can carry at once."""
+"""Compute the number of runs that the machine, or the container on it, can carry at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operator_runner.core.settings import ExecutorName
 
 _MB = 1024**2
 _MIN_RUNS = 2
-"""So that one slow run does not stop all others, even on one core."""
+"""Two, so that one slow run does not block all runs, even on one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ _NEEDS: dict[ExecutorName, _MemoryNeed] = {
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many runs fit, and what each of them takes."""
+    """Number of runs that fit, and the memory of each."""
 
     runs: int
     """One for each core, at least two, fewer where memory is short; at least 1."""
     extra: int
-    """As many again where memory allows it: room for kinds that have no run under way."""
+    """Further runs where memory allows them: room for kinds without a run in progress."""
     run_memory: int
     """Bytes of memory for each run."""
 

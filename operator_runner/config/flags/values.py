@@ -39,7 +39,7 @@ Environ = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How log lines are written; the values are those of the --zap flags."""
+    """Format of log lines; the values are those of the --zap flags."""
 
     encoder: Literal["json", "console"] | None = None
     """None: console on a terminal, else JSON."""
@@ -49,7 +49,7 @@ class LogSettings:
 
 
 def log_settings_from(options: Options) -> LogSettings:
-    """Take the --zap flags; --zap-devel changes the defaults of the others."""
+    """Take the --zap flags; --zap-devel changes the defaults of the other flags."""
     devel = options["zap_devel"]
     return LogSettings(
         encoder=options["zap_encoder"] or ("console" if devel else None),

@@ -1,4 +1,4 @@
-"""Which variables a role or a playbook has as its own: it declares them, or it uses them.
+"""Find the variables that a role or a playbook declares or uses.
 
 Defaults, argument specs and the vars of plays declare them; templates and conditions use them.
 All content that runs is read: roles of a playbook, their dependencies, and roles that tasks

@@ -28,7 +28,7 @@ class Expanded:
 
     text: str
     lines: tuple[int, ...]
-    """For each line of `text`, from 0 on, its line in the file, from 1 on."""
+    """The line in the file, from 1, of each line of `text`, from 0."""
 
     def source_line(self, line: int) -> int:
         """Return the line in the file for a line of `text` (counted from 0)."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from operator_runner.core.model import NOT_DESIRED, Drift, Ownership
 
 NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_-]*"
-"""Of a field whose variable can be used in a template, or of the variable."""
+"""Pattern of a field whose variable can be used in a template, or of the variable."""
 
 STANDARD_FIELDS = (*NOT_DESIRED, "spec")
 """Top-level fields that `topLevelFields` cannot name."""
 
 
 class Shape(enum.Enum):
-    """What kind of value a key has. null is as good as absent for all of them."""
+    """Kind of the value of a key. For all of them null is the same as a missing key."""
 
     TEXT = enum.auto()
     FLAG = enum.auto()

@@ -1,4 +1,4 @@
-"""Where roles and playbooks are found; the only part that looks at the file system for them."""
+"""Find roles and playbooks; the only part that looks at the file system for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which objects a resource refers to, by `references` of its watch. Pure."""
+"""Find the objects that a resource refers to, by `references` of its watch. Pure."""
 
 from __future__ import annotations
 

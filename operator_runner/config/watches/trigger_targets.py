@@ -1,4 +1,4 @@
-"""Which resources an object of `triggers` is about. Pure."""
+"""Find the resources that an object of `triggers` concerns. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which events lead to a reconcile. Pure."""
+"""Predicates: decide which events lead to a reconcile. Pure."""

@@ -33,5 +33,5 @@ class FailedExpression:
 
     @property
     def place(self) -> ExpressionPlace:
-        """Where it fails."""
+        """The place of the expression."""
         return ExpressionPlace(self.gvk, self.error.key, self.ref)

@@ -112,7 +112,7 @@ class WakeOnFields:
 
 
 NO_FIELDS = WakeOnFields((), lambda _: None)
-"""Of watches without `wakeOn`."""
+"""Without any fields, for watches without `wakeOn`."""
 
 
 def difference_of(old: Mapping[str, str], new: Mapping[str, str], fields: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ class FailedExpressions:
         """`emit` writes an Event, `uid` returns that of a resource; empty if it is not known.
 
         `count` is called with kind and key of each failure that is counted: all replicas notice
-        it, and that one counts which `owns` the uid of the object.
+        it, and the replica counts which `owns` the uid of the object.
         """
         self._emit = emit
         self._uid = uid

@@ -43,7 +43,7 @@ _IDLE_WORKER_SECONDS = 0.1
 """kopf's worker of a resource ends this long after its last event, to free its memory."""
 _OK, _NOT_FOUND, _GONE = 200, 404, 410
 _IDENTITY: Any = "operator-runner"
-"""For kopf's peering, which is off; its default is the user's name, which a container may lack."""
+"""Identity for kopf's peering, which is off; a container may lack the default, a user's name."""
 
 
 class PrimaryWatcher:
@@ -204,7 +204,7 @@ class PrimaryWatcher:
         ref = ObjectRef.of_kind(watch.gvk, body)
         try:
             self._process(ref, watch, type_, body)
-        except Exception:  # noqa: BLE001 one resource must not affect the others
+        except Exception:  # noqa: BLE001 one resource must not affect others
             state = uid_of(body), body["metadata"].get("generation")
             if self._failed_events.get(ref) != state:
                 self._failed_events[ref] = state

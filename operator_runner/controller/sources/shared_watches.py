@@ -1,4 +1,4 @@
-"""One watch of each kind, whose events are passed to all that want them.
+"""One watch of each kind, whose events are passed to all subscribers.
 
 As the shared informers of client-go, but without a copy of the objects: each consumer keeps what it
 needs. Metadata is requested unless a consumer needs more, and a label selector is sent if all
@@ -22,12 +22,12 @@ from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
 _log = structlog.get_logger(__name__)
 
 _FIRST_LIST_SECONDS = 30.0
-"""How long `wait_listed` waits for the first lists."""
+"""Time limit of `wait_listed` for the first lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """What is requested of a kind."""
+    """The requested watch of a kind."""
 
     gvk: GVK
     label_selector: str = ""

@@ -63,7 +63,7 @@ class Expressions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sinks:
-    """Where triggers report to."""
+    """Callbacks of triggers."""
 
     enqueue: Callable[[ObjectRef, Cause], None]
     failed: Callable[[FailedExpression], None]
@@ -166,7 +166,7 @@ class _SeenObject:
 
 @dataclass(frozen=True, slots=True)
 class _Extract:
-    """What an object is about, None if it is not chosen, and the values of chosen fields."""
+    """Targets of an object, None if it is not chosen, and the values of chosen fields."""
 
     targets: TriggerTargets | ExpressionError | None = None
     values: Mapping[str, str] = field(default_factory=dict)

@@ -57,7 +57,7 @@ class OverlayEntry:
 
 @dataclass(slots=True)
 class DryRun:
-    """What a dry run has written and could not do. `refused` are the requests that were refused."""
+    """The writes of a dry run. `refused` are the requests that were refused."""
 
     entries: dict[ObjectKey, OverlayEntry] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)

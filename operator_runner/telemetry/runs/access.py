@@ -28,7 +28,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class LocalAccess:
-    """Where the API is, its key, and the API server of its operator."""
+    """The URL of the API, its key, and the API server of its operator."""
 
     url: str
     key: str

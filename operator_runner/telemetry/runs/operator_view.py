@@ -1,4 +1,4 @@
-"""What the HTTP API reads of a running operator."""
+"""The view of a running operator for the HTTP API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
 
 
 class OperatorView(Protocol):
-    """What the API reads of a running operator; no method blocks or changes anything."""
+    """The state that the API reads of a running operator; no method blocks or changes anything."""
 
     def identity(self) -> Json:
         """Return name, version, kinds and leadership of this replica."""

@@ -25,7 +25,7 @@ from operator_runner.core.model import (
 from operator_runner.telemetry.runs.record import RunRecorder, skipped_run, summary_of
 
 _MAX_BYTES = 16 * 1024 * 1024
-"""Of all finished runs: summaries, and compressed records. The oldest ones are dropped first."""
+"""Limit of all finished runs: summaries, and compressed records. The oldest are dropped first."""
 _DEFAULT_KEEP = 20
 _MAX_SKIPPED = 10_000
 """Resources whose last skipped run is kept."""

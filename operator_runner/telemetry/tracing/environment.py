@@ -1,6 +1,6 @@
 """Read which exporters the standard OTEL_ variables select. Pure.
 
-The SDK itself reads all others: endpoint, headers, timeout, sampler, resource, batch sizes.
+The SDK itself reads all other variables: endpoint, headers, timeout, sampler, resource, sizes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from operator_runner.telemetry.tracing.traces import ReconcileTrace
 
 _log = structlog.get_logger(__name__)
 _SHUTDOWN_SECONDS = 3.0
-"""For the last spans; the operator ends then, whatever the collector does."""
+"""Time for the last spans; the operator ends then, whatever the collector does."""
 _MAX_CAUSES = 20
 
 

@@ -24,7 +24,7 @@ RESULT = "operator_runner.result"
 RUN_ID = "operator_runner.run.id"
 _TEXT_BYTES = 500
 _SECRET_NAME = re.compile(r"""\b([Ss]ecrets?) (?:"[^"]*"|'[^']*'|[\w.-]+/[\w.-]+)""")
-"""As causes, the API server and kubectl write it: `Secret default/db`, `secrets "db"`."""
+"""Names of Secrets as in causes, and as the API server and kubectl write them: `secrets "db"`."""
 _DISCOVERY = re.compile(r"/(version|api(/v1)?|apis(/[\w.-]+){0,2})/?")
 _NOT_FOUND, _FIRST_ERROR = 404, 400
 _MILLISECOND = 1_000_000

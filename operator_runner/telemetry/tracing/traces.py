@@ -1,4 +1,4 @@
-"""What the operator reports to traces, and the implementation where they are off."""
+"""The interface of traces, and its implementation without traces."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _DEPLOYED_DIFFERENT = 10
 
 @dataclass(frozen=True, slots=True)
 class _DiffOptions:
-    """What to preview, and how to print it."""
+    """The resources to preview, and the format."""
 
     name: ResourceName | None
     namespace: str | None

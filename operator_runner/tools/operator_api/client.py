@@ -21,11 +21,11 @@ _OK, _NOT_FOUND = 200, 404
 _MAX_MESSAGE_CHARACTERS = 300
 _MAX_MESSAGE_BYTES = 64 * 1024
 _MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Of a document: 500 summaries, or all about one run, are smaller."""
+"""Limit of a document: 500 summaries, or all about one run, are smaller."""
 
 
 class InvalidAnswer(Unavailable):
-    """An answer that an operator would not give; others can have Pods with its label."""
+    """An answer that no operator gives: other Pods may have its label."""
 
     def __init__(self, name: str, reason: str) -> None:
         """`name` is that of the client; `reason` is what is wrong."""

@@ -37,7 +37,7 @@ class Operators:
 
     @property
     def reason(self) -> str:
-        """Why no operator answers, in a sentence."""
+        """The reason why no operator answers, in a sentence."""
         faults = "; ".join(dict.fromkeys(self.faults))
         return faults or (
             f"found no Pod with the label {LABEL}, and no operator of this user on this machine"

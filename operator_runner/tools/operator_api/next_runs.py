@@ -1,4 +1,4 @@
-"""When resources run next, and which runs were skipped, from operators."""
+"""Read the next runs of resources, and their skipped runs, from operators."""
 
 from __future__ import annotations
 

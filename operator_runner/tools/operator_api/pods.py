@@ -40,7 +40,7 @@ class PodAddress:
 def address_of(pod: Json) -> PodAddress | None:
     """Return the address of the API of a running Pod; None if it is not one of an operator here.
 
-    Only Pods with the flags of operator-runner are asked: others have the label, too.
+    Only Pods with the flags of operator-runner are asked: other Pods have the label, too.
     """
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if (pod.get("status") or {}).get("phase") != "Running" or metadata.get("deletionTimestamp"):

@@ -13,9 +13,9 @@ from operator_runner.tools.rbac.manager_deployment import PLACEHOLDER, Manager
 
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _POD_LABELS = {"app.kubernetes.io/managed-by": "operator-runner"}
-"""As `ansible.jobs.manifest` sets them."""
+"""Labels that `ansible.jobs.manifest` sets."""
 _DNS_PORTS = (53, 5353)
-"""Of the Service, and of the Pods of OpenShift's DNS: policies see the port of the Pod."""
+"""Ports of the Service, and of the Pods of OpenShift's DNS: policies see the port of the Pod."""
 _LAST_PORT = 65535
 
 
@@ -33,7 +33,7 @@ def network_policies_of(watches: Sequence[Watch], manager: Manager, port: int) -
 
 
 def _of_manager(namespaces: Sequence[str], manager: Manager, port: int) -> Json:
-    """Return the policy that opens the port for Jobs to their Pods, and all others to everybody."""
+    """Return the policy that opens the port for Jobs to their Pods, and other ports to all."""
     jobs = [_peer(namespace, manager.namespace, _POD_LABELS) for namespace in namespaces]
     ranges = [(1, port - 1), (port + 1, _LAST_PORT)]
     others = [

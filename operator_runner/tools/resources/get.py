@@ -75,7 +75,7 @@ def get(
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What to list, and how to print it."""
+    """The resources to list, and the format."""
 
     namespace: str | None
     work_dir: Path | None

@@ -102,7 +102,7 @@ async def _wait(
     deadline: Deadline,
     results: Results,
 ) -> None:
-    """Wait until all resources show the suspension, or show it no more; warn of others."""
+    """Wait until all resources show the suspension, or its end; warn about those that do not."""
     shows = _shows_suspension if wanted.value else _shows_none
     for target in changed:
         try:

@@ -101,7 +101,7 @@ class Targets:
 
 @dataclass(slots=True)
 class Results:
-    """What a command has done with each resource: lines at once, or data at the end."""
+    """The result of a command for each resource: lines at once, or data at the end."""
 
     targets: Targets
     output: OutputFormat

@@ -47,7 +47,7 @@ class TimelineBar:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What a page shows of a run. Texts are not escaped, and free of control characters."""
+    """The contents of the page of a run. Texts are not escaped, and have no control characters."""
 
     facts: list[tuple[str, str]]
     tasks: list[TimelineBar]

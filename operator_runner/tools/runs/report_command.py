@@ -21,7 +21,7 @@ from operator_runner.tools.runs.listing import newest, warn_invalid, without_rep
 from operator_runner.tools.runs.run_details import open_operators, read_output, read_run
 
 _MAX_OUTPUT_CHARACTERS = 64 * 1024
-"""Of each run, its end: a report has hundreds of runs."""
+"""Length of the output of each run, its end: a report has hundreds of runs."""
 
 
 async def report_operators(

@@ -1,4 +1,4 @@
-"""What `init` and `create api` write: from checked names to paths and texts. Pure."""
+"""Plan the files of `init` and `create api`: from checked names to paths and texts. Pure."""
 
 from __future__ import annotations
 

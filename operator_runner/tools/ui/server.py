@@ -29,7 +29,7 @@ _TYPES = {
 
 
 class Details(Protocol):
-    """What the page reads when a user opens a run or a resource. Both raise ApiError."""
+    """Reads a run or a resource that a user opens. Both methods raise ApiError."""
 
     async def run(self, run_id: str) -> Json:
         """Return a run with its timelines and its output. Raises NotFound."""

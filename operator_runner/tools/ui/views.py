@@ -25,7 +25,7 @@ _KEY_PARTS = 3
 
 @dataclass(slots=True)
 class ObservedCluster:
-    """What was read last. `reason` is why no operator answers, `fault` why the cluster does not."""
+    """The last state. `reason` is why no operator answers, `fault` why the cluster does not."""
 
     bodies: dict[ObjectRef, Json] = field(default_factory=dict)
     events: list[Json] = field(default_factory=list)

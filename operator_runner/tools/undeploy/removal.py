@@ -88,7 +88,7 @@ class Removal:
         )
 
     async def _certificates(self, ref: ObjectRef) -> None:
-        """Delete a Secret with generated certificates; one that others have created is kept."""
+        """Delete a Secret with generated certificates; a Secret of another creator is kept."""
         path = (await self._discovery.resource(ref.gvk)).path(ref.namespace, ref.name)
         try:
             secret = await self._api.request("GET", path)

@@ -1,4 +1,4 @@
-"""What is wrong in a file of the project. Pure."""
+"""Findings of a check: mistakes in files of the project. Pure."""
 
 from __future__ import annotations
 

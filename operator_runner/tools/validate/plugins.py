@@ -1,4 +1,4 @@
-"""Which modules, filters, tests and lookups exist, here and in the image of the operator."""
+"""Find modules, filters, tests and lookups that exist here and in the image of the operator."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from operator_runner.tools.validate.requirements import BASE_IMAGE, FILE, ImageC
 _BUNDLED = Path(__file__).parents[2] / "collections"
 _FQCN_PARTS = 3
 _LAST_COLLECTION = "ansible.legacy"
-"""What ansible-core searches after the collections that a role or play lists."""
+"""Collections that ansible-core searches after those that a role or play lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a plugin cannot be used, and a hint."""
+    """The reason why a plugin cannot be used, and a hint."""
 
     message: str
     is_error: bool = True

@@ -15,7 +15,7 @@ VARIABLES = ("defaults", "vars")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a project has its parts."""
+    """Directories of a project."""
 
     folder: Path
     """The directory of watches.yaml."""

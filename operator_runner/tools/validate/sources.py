@@ -33,7 +33,7 @@ class Sources:
         self._loader = DataLoader()
         self.environment = TemplateEngine(self._loader).environment
         self._fields: dict[Path, SpecFields] = {}
-        """By role or playbook."""
+        """Content by role or playbook."""
         self.contents: dict[Path, Content] = {}
         self.owners: dict[Path, Path] = {}
         """The role or playbook of each file that is read."""
