@@ -36,7 +36,7 @@ _LEVELS = {
 # Libraries that log too much at INFO; --zap-log-level=debug enables their records.
 _CHATTY = ("kopf", "aiohttp", "asyncio", "ansible_runner", "urllib3")
 # Tracebacks of errors that end kopf, which `controller.sources.kind_discovery` logs, too.
-_LOGGED_TWICE = ("kopf._core.reactor.orchestration", "kopf._core.reactor.running")
+LOGGED_TWICE = ("kopf._core.reactor.orchestration", "kopf._core.reactor.running")
 # At DEBUG the client writes whole response bodies, Secrets among them: never.
 _NEVER_DEBUG = ("kubernetes", "kubernetes_asyncio", "urllib3.connectionpool")
 _ORDER = ("ts", "level", "logger", "msg", "kind", "namespace", "name", "run_id", "cause")
@@ -118,7 +118,7 @@ def _take_over_stdlib(formatter: logging.Formatter, stream: TextIO, threshold: i
     for name in _CHATTY:
         quiet = threshold if threshold <= logging.DEBUG else max(threshold, logging.WARNING)
         logging.getLogger(name).setLevel(quiet)
-    for name in _LOGGED_TWICE:
+    for name in LOGGED_TWICE:
         logging.getLogger(name).setLevel(
             threshold if threshold <= logging.DEBUG else logging.CRITICAL
         )

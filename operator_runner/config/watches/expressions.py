@@ -1,4 +1,4 @@
-"""JMESPath expressions over a resource. The owner of jmespath in this package."""
+"""JMESPath expressions over a resource. The only module that imports jmespath."""
 
 from __future__ import annotations
 
