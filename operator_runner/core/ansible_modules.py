@@ -61,7 +61,6 @@ class Trait(Flag):
 
 
 _NONE = Trait(0)
-_TARGETS = Trait.PLAY | Trait.HOST | Trait.CLUSTER | Trait.CONTAINER | Trait.OPERATOR
 _PURE_PLAY = Trait.PLAY | Trait.PURE
 _INCLUDE = _PURE_PLAY | Trait.FREE_ARGUMENTS
 _FREE_HOST = Trait.HOST | Trait.FREE_ARGUMENTS
@@ -180,11 +179,6 @@ def traits_of(action: str) -> Trait:
 def has_trait(action: str, traits: Trait) -> bool:
     """Return whether the module of a task has one of these traits."""
     return bool(traits_of(action) & traits)
-
-
-def target_of(action: str) -> Trait:
-    """Return what the module of a task acts on: one trait, none of a module that is not known."""
-    return traits_of(action) & _TARGETS
 
 
 def modules_with(trait: Trait) -> frozenset[str]:

@@ -76,11 +76,6 @@ def make_immortal() -> int:
         gc.freeze()
 
 
-def is_immortal(value: object) -> bool:
-    """Return whether the count of an object stays as it is."""
-    return sys.getrefcount(value) >= sys.getrefcount(None)
-
-
 class _Marking:
     """Marks objects and what they refer to; marked objects are not looked at again."""
 

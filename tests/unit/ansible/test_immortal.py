@@ -43,6 +43,9 @@ def child(use):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     return pages
 
+def is_immortal(value):
+    return sys.getrefcount(value) >= sys.getrefcount(None)
+
 def memory():
     with open("/proc/self/smaps_rollup") as lines:
         return sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:"))
@@ -73,8 +76,8 @@ others = {
 }
 print(json.dumps({
     "supported": immortal.is_supported(),
-    "loaded": {name: immortal.is_immortal(each) for name, each in loaded.items()},
-    "others": {name: immortal.is_immortal(each) for name, each in others.items()},
+    "loaded": {name: is_immortal(each) for name, each in loaded.items()},
+    "others": {name: is_immortal(each) for name, each in others.items()},
     "pages": child(texts.copy),
     "growth_kb": growth,
 }), flush=True)
