@@ -147,7 +147,7 @@ def test_an_edit_of_the_watches_file_takes_effect(
     pid = operator.pid
     file.write_text(watch("Wiki", role="none"))
     (problem,) = eventually(
-        lambda: operator.lines("Watches file is invalid: the old one stays in force"),
+        lambda: operator.lines("Watches file is invalid: keeping the old one"),
         details=operator.log,
     )
     assert problem["error"].startswith(f"{file}:1: [0].role: role: none was not found; searched")

@@ -60,7 +60,7 @@ class WatchesFile:
         except ConfigError as error:
             if self._problems.is_new(error.problems):
                 for problem in error.problems:
-                    _log.error("Watches file is invalid: the old one stays in force", error=problem)
+                    _log.error("Watches file is invalid: keeping the old one", error=problem)
             return None
         self._problems.reset()
         return watches
