@@ -1,4 +1,4 @@
-"""What there is at the end: the Deployment, the answer of nginx, the resource's conditions."""
+"""Show the result: the Deployment, the answer of nginx, the resource's conditions."""
 
 from __future__ import annotations
 

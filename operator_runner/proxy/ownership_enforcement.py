@@ -222,7 +222,7 @@ class Admission:
                 seen=(uid, ""),
             )
         if write.method == "POST" and (info.resource, info.subresource) == _BINDING:
-            # To `bindings` a uid is no precondition: the API server drops it.
+            # The API server drops the uid of `bindings`, so that it is not a precondition.
             version = str(live.get("resourceVersion", ""))
             edit = _with_preconditions(_no_patch, uid, version)
             return _edited(write, edit, seen=(uid, version))

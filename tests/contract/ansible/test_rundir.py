@@ -96,7 +96,7 @@ def test_artifacts_contain_no_environment(rundirs: RunDirs, text: str) -> None:
     assert "SECR" not in "".join(path.read_text() for path in left)
 
 
-def test_the_longest_name_of_a_resource_is_no_error(rundirs: RunDirs) -> None:
+def test_the_longest_name_of_a_resource_is_not_an_error(rundirs: RunDirs) -> None:
     """253 characters: the command of a failed run is kept, and everything is deleted."""
     ref = ObjectRef(REF.gvk, "default", "a" * 253)
     rundirs.of(ref).prepare(request("one"), AnsibleSettings())

@@ -176,7 +176,7 @@ def test_a_malformed_status_is_replaced(
     *,
     replace: bool,
 ) -> None:
-    """Its schema may permit anything, and conditions that are no maps have no type to merge by."""
+    """Its schema may permit anything, and conditions that are not maps have no type to merge by."""
     patch = json.dumps({"status": malformed})
     where = ("widgets.test.example.com", widget, "--subresource=status")
     kubectl("patch", *where, "--type=merge", f"--patch={patch}")

@@ -49,7 +49,7 @@ def test_an_upgraded_request_is_fenced() -> None:
         ("", f"{PODS}/web/proxy", False, False),
     ],
 )
-def test_a_watch_by_websocket_is_no_session(
+def test_a_watch_by_websocket_is_not_a_session(
     upgrade: str, path: str, watch: bool, expected: bool
 ) -> None:
     """With `?watch=true` a kubelet runs commands all the same."""

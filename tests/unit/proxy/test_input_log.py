@@ -51,7 +51,7 @@ def test_objects_lists_and_missing_objects_are_reads() -> None:
 
 
 @pytest.mark.parametrize("method", ["PATCH", "PUT"])
-def test_a_write_that_changes_nothing_is_no_change(method: str) -> None:
+def test_a_write_that_changes_nothing_is_not_a_change(method: str) -> None:
     """The response has the resourceVersion that the run has read before."""
     log = InputLog()
     exchange(log, "GET", f"{MAPS}/web", configmap())

@@ -118,7 +118,7 @@ async def test_the_annotation_exists_from_the_first_run_to_the_deselection() -> 
 
 
 async def test_a_resource_that_others_write_gets_the_annotation_all_the_same() -> None:
-    """Controllers write the status of a new Deployment many times: a conflict is no failure."""
+    """Controllers write the status of a new Deployment many times: a conflict is not a failure."""
     case = Case(WATCH, FakeCluster(resource()))
     edits = iter([None])
 

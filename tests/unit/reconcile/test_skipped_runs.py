@@ -161,7 +161,7 @@ def test_runs_with_other_inputs_are_not_recorded(watch: Watch, spec: Json) -> No
     assert not has_known_inputs({**resource(), "spec": spec}, watch, lambda text: "{{" in text)
 
 
-def test_text_that_is_no_template_is_known() -> None:
+def test_text_that_is_not_a_template_is_known() -> None:
     """With markUnsafe the text of a resource is not evaluated."""
     body = {**resource(), "spec": {"text": "{{ now() }}"}}
     watch = replace(SKIPPING, mark_unsafe=True, vars={"a": "b"})

@@ -58,7 +58,7 @@ def test_a_spec_that_is_not_a_map_is_empty(spec: Any) -> None:
 
 
 def test_top_level_fields_become_variables_where_the_watch_names_them() -> None:
-    """As fields of the spec do, which win; a field that the resource lacks is no variable."""
+    """As fields of the spec do, which win; a missing field does not become a variable."""
     resource = body({"size": 3}) | {"rbacBindings": [{"roleRef": "a"}], "data": {"b": 1}, "size": 1}
     watch = replace(WATCH, top_level_fields=("rbacBindings", "size", "rules"))
 

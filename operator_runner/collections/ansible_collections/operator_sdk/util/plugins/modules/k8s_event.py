@@ -93,7 +93,7 @@ attributes:
 """
 
 EXAMPLES = """
-- name: Tell of a failed backup
+- name: Create an Event for a failed backup
   operator_sdk.util.k8s_event:
     name: "{{ ansible_operator_meta.name }}-backup"
     namespace: "{{ ansible_operator_meta.namespace }}"

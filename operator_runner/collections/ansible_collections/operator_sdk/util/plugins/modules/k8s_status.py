@@ -89,7 +89,7 @@ attributes:
 """
 
 EXAMPLES = """
-- name: Say how many nodes answer
+- name: Write the number of ready nodes
   operator_sdk.util.k8s_status:
     api_version: cache.example.com/v1
     kind: Memcached

@@ -92,14 +92,14 @@ EXAMPLES = """
     counter:
       increment: true
 
-- name: Say how many databases there are
+- name: Set the number of databases
   operator_sdk.util.osdk_metric:
     name: databases
     description: Databases that are served
     gauge:
       set: "{{ databases | length }}"
 
-- name: Say how long the backup took
+- name: Observe the duration of the backup
   operator_sdk.util.osdk_metric:
     name: database_backup_seconds
     description: Time that a backup takes

@@ -55,7 +55,7 @@ _TERMS = re.compile(r"(\d+(h|ms|m|s))+|0")
 
 
 def complaint(time: str) -> str | None:
-    """Say what is wrong with the period, and what to write instead; None if nothing is."""
+    """Return what is wrong with the period, and what to write instead; None if it is valid."""
     if _TERMS.fullmatch(time):
         return None
     hint = "write hours, minutes and seconds, such as 90s, 30m or 1h30m"
