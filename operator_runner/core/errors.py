@@ -86,7 +86,7 @@ class Invalid(ApiError):
 
 
 class Forbidden(ApiError):
-    """Missing credentials or rights; the message names verb and resource."""
+    """Credentials or permissions are missing; the message names verb and resource."""
 
 
 class Fenced(ApiError):

@@ -285,7 +285,7 @@ def _raise_failure(task: asyncio.Task[None]) -> None:
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    # kinds.py looks for kinds that are installed later, without the right to list CRDs.
+    # kind_discovery.py finds kinds that are installed later, without permission to list CRDs.
     settings.scanning.disabled = True
     settings.watching.server_timeout = _WATCH_TIMEOUT_SECONDS
     settings.watching.client_timeout = _WATCH_TIMEOUT_SECONDS + 30
