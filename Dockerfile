@@ -3,7 +3,7 @@
 #   docker build --tag operator-runner .        (or: make image CONTAINER_TOOL=buildah)
 #
 # It takes the place of ansible-operator's image: same entry point, user, home and settings.
-ARG DEBIAN_IMAGE=docker.io/library/debian:bookworm-slim
+ARG DEBIAN_IMAGE=docker.io/library/debian:trixie-slim
 
 FROM ${DEBIAN_IMAGE} AS python
 RUN apt-get update \

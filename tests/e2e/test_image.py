@@ -140,6 +140,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, cluster: Cluster, kubect
     for command in ("bash -c", "/usr/bin/python3 -c", "/usr/bin/python3.12 -c"):
         script = "curl --version" if "bash" in command else "import kubernetes, requests"
         deployed("exec", MANAGER, "--", *command.split(), script)
+    assert deployed("exec", MANAGER, "--", "python3", "--version").startswith("Python 3.13.")
     listed = deployed("exec", MANAGER, "--", "ansible-galaxy", "collection", "list")
     assert "kubernetes.core" in listed
     assert "community." not in listed

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from operator_runner.devcluster.locations import cache_folder
 
-BASE = "docker.io/library/debian:bookworm-slim"
+BASE = "docker.io/library/debian:trixie-slim"
 RUNNER_IMAGE = "localhost/operator-runner:e2e"
-_SUITE = "bookworm"
+_SUITE = "trixie"
 _PROGRAMS = {"buildah": "buildah", "debootstrap": "debootstrap"}
 _OF_THIS_MACHINE = ("/etc/pip.conf", "/usr/local/share/ca-certificates", "/etc/ssl/certs")
 
