@@ -18,6 +18,7 @@ from bench import (
     latency,
     many_resources,
     memory,
+    restart,
     single,
     start,
     traffic,
@@ -43,9 +44,11 @@ class Effort:
     resources: int = 40
     many: int = 1000
     pods: int = 100
+    unchanged: int = 1000
+    """Unchanged resources of an operator that is restarted."""
 
 
-QUICK = Effort(repetitions=3, resources=6, many=60, pods=20)
+QUICK = Effort(repetitions=3, resources=6, many=60, pods=20, unchanged=60)
 
 GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "three": lambda environment, effort: single.three_tasks(environment, effort.repetitions),
@@ -58,6 +61,7 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "memory": lambda environment, _: memory.measure_memory(environment),
     "many": lambda environment, effort: many_resources.many_resources(environment, effort.many),
     "churn": lambda environment, effort: churn.churn(environment, effort.pods),
+    "restart": lambda environment, effort: restart.restart(environment, effort.unchanged),
     "requests": lambda environment, _: traffic.traffic(environment),
 }
 

@@ -27,6 +27,8 @@ _IDLE_TIMEOUT_SECONDS = 60.0
 _QUIET_SECONDS = 0.3
 """Time without a new process; longer than the fork server's delay before it prepares a run."""
 _LOG_LINES = 12
+_INCLUDED = {"long": ("component",)}
+"""Roles that a role includes."""
 _FORK_SERVER = "operator_runner.ansible.forkserver.server"
 
 
@@ -203,8 +205,9 @@ def _project(scratch: Path, setup: Setup) -> Path:
         (copied / "watches.yaml").write_text(yaml.safe_dump(kept))
         return copied
     role = setup.kind.name.lower()
-    # All roles: one includes another one.
-    shutil.copytree(PROJECT / "roles", project / "roles")
+    # Not all roles: one uses `k8s_exec`, for which the fork server of each would load the core API.
+    for name in (role, *_INCLUDED.get(role, ())):
+        shutil.copytree(PROJECT / "roles" / name, project / "roles" / name)
     group, version = setup.kind.api_version.split("/")
     watches: Sequence[dict[str, object]] = [
         {
