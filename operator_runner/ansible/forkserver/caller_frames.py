@@ -2,7 +2,8 @@
 
 ansible-core attributes a deprecation to the plugin that calls: it needs one frame, and has
 `inspect.stack` describe all of them, which searches files and loaded modules for each. The action
-plugin of kubernetes.core.k8s reads deprecated attributes a dozen times for each template.
+plugin of kubernetes.core.k8s reads deprecated attributes a dozen times for each template. Lines of
+source code are left out, because ansible-core does not use them.
 """
 
 from __future__ import annotations
@@ -33,5 +34,5 @@ def iter_frames() -> Iterator[inspect.FrameInfo]:
 
 
 def _described(frame: FrameType) -> inspect.FrameInfo:
-    found = inspect.getframeinfo(frame)
+    found = inspect.getframeinfo(frame, context=0)
     return inspect.FrameInfo(frame, *found, positions=found.positions)

@@ -12,11 +12,13 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 from jinja2 import TemplateError
+from jinja2.environment import TemplateExpression
 
 from operator_runner.ansible.forkserver.core_api import load_core_api_if_used
 from operator_runner.ansible.patches.replacing import wrap
@@ -27,31 +29,87 @@ _MAX_TEMPLATES = 5_000
 _FOLDERS = ("tasks", "handlers", "defaults", "vars", "templates")
 _YAML = {".yml", ".yaml", ".json", ""}
 _MARKS = ("{{", "{%", "{#")
+_EXPRESSION = "expression"
+_CONDITIONS = {"when", "that", "until", "failed_when", "changed_when", "break_when"}
+"""Keys of tasks whose texts are expressions."""
 
 _compiled: dict[tuple[Any, ...], CodeType] = {}
 
 
 def install() -> None:
     """Make ansible-core look here before it compiles, in this process and its forks."""
+    wrap("ansible._internal._templating._jinja_bits:AnsibleEnvironment.compile", _compile_once)
+
+
+def _compile_once(
+    original: Callable[..., Any], environment: Any, source: Any, *args: Any, **options: Any
+) -> Any:
+    if isinstance(source, _Compiled):
+        return source.code
+    if not isinstance(source, str) or environment._debuggable_template_source:
+        code = original(environment, source, *args, **options)
+        if (expression := _expression.get()) is not None:
+            expression.code = code
+        return code
+    key = (*_settings(environment), str(source), *args, *sorted(options.items()))
+    code = _compiled.get(key)
+    if code is None:
+        code = original(environment, source, *args, **options)
+        _keep(key, code)
+    return code
+
+
+def _settings(environment: Any) -> Iterator[Any]:
+    """Yield what the code depends on besides the text."""
     from ansible._internal._templating import _jinja_bits as bits
 
-    def compile_once(
-        original: Callable[..., Any], environment: Any, source: Any, *args: Any, **options: Any
-    ) -> Any:
-        if not isinstance(source, str) or environment._debuggable_template_source:
-            return original(environment, source, *args, **options)
-        context = bits._TemplateCompileContext.current(optional=True)
-        settings = [getattr(environment, name) for name in bits._TEMPLATE_OVERRIDE_FIELD_NAMES]
-        escaped = context is not None and context.escape_backslashes
-        key = (str(source), escaped, *settings, *args, *sorted(options.items()))
-        code = _compiled.get(key)
-        if code is None:
-            code = original(environment, source, *args, **options)
-            if len(_compiled) < _MAX_TEMPLATES:
-                _compiled[key] = code
-        return code
+    context = bits._TemplateCompileContext.current(optional=True)
+    yield context is not None and context.escape_backslashes
+    yield from (getattr(environment, name) for name in bits._TEMPLATE_OVERRIDE_FIELD_NAMES)
 
-    wrap(f"{bits.__name__}:AnsibleEnvironment.compile", compile_once)
+
+def _keep(key: tuple[Any, ...], code: CodeType) -> None:
+    if len(_compiled) < _MAX_TEMPLATES:
+        _compiled[key] = code
+
+
+class _Compiled:
+    """The code of an expression, in the place of its syntax tree."""
+
+    code: CodeType | None = None
+
+
+_expression: ContextVar[_Compiled | None] = ContextVar("expression", default=None)
+"""The expression that is being compiled."""
+
+
+def install_expressions() -> None:
+    """Make ansible-core compile conditions once, too."""
+    wrap(
+        "ansible._internal._templating._jinja_bits:AnsibleEnvironment.compile_expression",
+        _compile_expression_once,
+    )
+
+
+def _compile_expression_once(
+    original: Callable[..., Any], environment: Any, source: Any, undefined_to_none: bool = True
+) -> Any:
+    """Compile an expression as jinja2 does, or use its code if it has been compiled before."""
+    if not isinstance(source, str) or environment._debuggable_template_source:
+        return original(environment, source, undefined_to_none)
+    key = (_EXPRESSION, *_settings(environment), str(source))
+    compiled = _Compiled()
+    compiled.code = _compiled.get(key)
+    if compiled.code is not None:
+        return TemplateExpression(environment.from_string(compiled), undefined_to_none)
+    token = _expression.set(compiled)
+    try:
+        expression = original(environment, source, undefined_to_none)
+    finally:
+        _expression.reset(token)
+    if compiled.code is not None:
+        _keep(key, compiled.code)
+    return expression
 
 
 class RoleTemplates:
@@ -110,6 +168,8 @@ def _compile_file(path: Path) -> None:
         for document in ansible_yaml.load_all(tasks):
             for text in _texts(document, set()):
                 _compile(text, is_file=False)
+            for condition in _conditions(document, set()):
+                _compile_condition(condition)
 
 
 def _compile(text: str, *, is_file: bool) -> None:
@@ -124,6 +184,17 @@ def _compile(text: str, *, is_file: bool) -> None:
             _jinja_bits._TemplateCompileContext(escape_backslashes=not is_file),
         ):
             environment.from_string(stripped)
+
+
+def _compile_condition(text: str) -> None:
+    from ansible._internal._templating import _engine, _jinja_bits
+
+    environment = _engine.TemplateEngine().environment
+    with (
+        contextlib.suppress(TemplateError),
+        _jinja_bits._TemplateCompileContext(escape_backslashes=False),
+    ):
+        environment.compile_expression(text, False)
 
 
 def _compile_for_import(text: str, path: Path) -> None:
@@ -142,3 +213,14 @@ def _texts(value: Any, seen: set[int]) -> Iterator[str]:
         seen.add(id(value))
         for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item, seen)
+
+
+def _conditions(value: Any, seen: set[int]) -> Iterator[str]:
+    """Yield the texts of conditions in a document."""
+    if isinstance(value, dict | list) and id(value) not in seen:
+        seen.add(id(value))
+        if isinstance(value, dict):
+            for key in _CONDITIONS & value.keys():
+                yield from _texts(value[key], set())
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _conditions(item, seen)

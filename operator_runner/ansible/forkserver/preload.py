@@ -67,7 +67,8 @@ _LATE = (
 """Imports of these modules while they work; tests/contract/ansible/test_preloaded.py looks."""
 _PATCHES = (
     *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
-    *("compiled-templates", "cached-facts", "caller-frames"),
+    *("compiled-templates", "compiled-expressions", "deep-copies"),
+    *("plugin-lookups", "play-attributes", "cached-facts", "caller-frames"),
 )
 """Patches that hold in the fork server, and so in all its forks."""
 

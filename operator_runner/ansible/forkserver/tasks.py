@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import ansible
 from ansible._internal import _task
 from ansible.executor.task_executor import TaskExecutor
 from ansible.executor.task_result import _RawTaskResult
+from ansible.module_utils._internal import _datatag
 from ansible.plugins import loader as loaders
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.display import Display
@@ -34,6 +37,11 @@ _KNOWN_NAMESPACES = {
     *("kubernetes", "openshift", "operator_sdk", "redhat"),
 }
 """Namespaces of collections whose plugins for templates are functions without memory."""
+_UNCHANGING = (
+    *(_datatag._AnsibleTaggedStr, _datatag._AnsibleTaggedInt, _datatag._AnsibleTaggedFloat),
+    *_datatag._known_tag_types,
+)
+"""Types of values that cannot be changed, and take long to copy: texts with tags, and tags."""
 _WITH_A_WORKER = {"pause"}
 """Actions that need their worker."""
 
@@ -41,6 +49,8 @@ _WITH_A_WORKER = {"pause"}
 def install() -> None:
     """Run tasks in this process, without workers, if the results are the same."""
     wrap("ansible.executor.process.worker:WorkerProcess.start", _start_or_run)
+    # Most workers are never started, and need no queue.
+    wrap("ansible.executor.process.worker:WorkerQueue", functools.partial)
     replace(
         "ansible.utils.display:Display._final_q",
         property(lambda _: _display_queue.queue, _display_queue.set),
@@ -57,6 +67,7 @@ def _start_or_run(start: Callable[..., None], worker: Any) -> None:
     if _needs_no_worker(worker):
         _run(worker)
     else:
+        worker.worker_queue = worker.worker_queue()
         start(worker)
 
 
@@ -122,13 +133,38 @@ class _Results:
         if queue.used or self.strategy is None:
             queue.send_task_result(result)
             return
-        copied = ForkingPickler.loads(ForkingPickler.dumps(result.as_wire_task_result()))
+        copied = _copy(result.as_wire_task_result())
         arrived = self.strategy._convert_wire_task_result_to_raw(copied)
         with self.strategy._results_lock:
             self.strategy._results.append(arrived)
 
 
 _results = _Results()
+_kept: ContextVar[list[Any]] = ContextVar("kept")
+"""What a copy shares with its original."""
+
+
+def _fetch(index: int) -> Any:
+    return _kept.get()[index]
+
+
+def _copy(result: Any) -> Any:
+    """Copy a result as a queue does, by its serialization, but for what never changes."""
+    kept: list[Any] = []
+
+    def keep(value: Any) -> tuple[Callable[[int], Any], tuple[int]]:
+        kept.append(value)
+        return _fetch, (len(kept) - 1,)
+
+    buffer = io.BytesIO()
+    pickler = ForkingPickler(buffer)
+    pickler.dispatch_table.update(dict.fromkeys(_UNCHANGING, keep))
+    pickler.dump(result)
+    token = _kept.set(kept)
+    try:
+        return ForkingPickler.loads(buffer.getbuffer())
+    finally:
+        _kept.reset(token)
 
 
 def _needs_no_worker(worker: Any) -> bool:
@@ -204,7 +240,7 @@ def _run(worker: Any) -> None:
 @contextlib.contextmanager
 def _process_as_it_was() -> Iterator[None]:
     """Undo what templates did to the process: a worker would have taken it with it."""
-    cwd, environment = os.getcwd(), dict(os.environ)  # noqa: PTH109
+    cwd, environment = os.getcwd(), _environment()  # noqa: PTH109
     umask = os.umask(0)
     os.umask(umask)
     try:
@@ -212,6 +248,12 @@ def _process_as_it_was() -> Iterator[None]:
     finally:
         os.umask(umask)
         os.chdir(cwd)
-        if dict(os.environ) != environment:
+        if _environment() != environment:
             os.environ.clear()
-            os.environ.update(environment)
+            os.environb.update(environment)
+
+
+def _environment() -> dict[bytes, bytes]:
+    """Return a copy of what is behind `os.environ`, which decodes each name and value."""
+    data: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    return data.copy()

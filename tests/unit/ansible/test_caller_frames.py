@@ -10,13 +10,13 @@ from operator_runner.ansible.forkserver.caller_frames import iter_frames
 
 
 def test_the_frames_are_those_of_ansible_core() -> None:
-    """Each frame has the file, line, function and code that `inspect.stack` gives it."""
+    """Each frame has the file, line and function that `inspect.stack` gives it."""
 
     def described() -> list[list[inspect.FrameInfo]]:
         return [list(iter_frames()), list(_stack.iter_stack())]
 
     ours, theirs = described()
-    assert [frame[1:] for frame in ours] == [frame[1:] for frame in theirs]
+    assert [frame[1:4] for frame in ours] == [frame[1:4] for frame in theirs]
     assert [frame.positions for frame in ours[1:]] == [frame.positions for frame in theirs[1:]]
 
 
