@@ -52,6 +52,21 @@ class _ResourceType(click.ParamType[str]):
         return complete_names(ctx, incomplete)
 
 
+class _NamespaceType(click.ParamType[str]):
+    """The value of `run --namespace`."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return namespaces of the cluster that begin with `incomplete`."""
+        del param
+        from operator_runner.tools.resources.completion import complete_namespaces  # noqa: PLC0415
+
+        return complete_namespaces(ctx, incomplete)
+
+
 @click.command(cls=RunCommand)
 @run_options
 def run(**options: Any) -> None:
@@ -63,7 +78,10 @@ def run(**options: Any) -> None:
 
 
 # Set here because the modules of the flags, as parts of the operator, do not import tools.
-next(each for each in run.params if each.name == "once").type = _ResourceType()
+for _param in run.params:
+    _param.type = {"once": _ResourceType(), "namespace": _NamespaceType()}.get(
+        str(_param.name), _param.type
+    )
 
 
 @click.command()

@@ -67,11 +67,12 @@ class RunOnce:
             await self._end()
 
     async def _find(self, kind: str, name: str) -> ObjectRef:
-        namespaces = self._settings.namespaces
+        watched = self._settings.namespaces
+        default = watched[0] if len(watched) == 1 else self._namespace
         key = await find_resource(
             kind,
             name,
-            namespace=namespaces[0] if len(namespaces) == 1 else self._namespace,
+            namespace=self._settings.once_namespace or default,
             watches=self._watches,
             discovery=self._discovery,
             cluster=self._cluster,

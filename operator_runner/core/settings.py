@@ -217,5 +217,7 @@ class Settings:
     """None: the leader alone works."""
     once: tuple[str, str] | None = None
     """Kind, spelled as for kubectl, and name of the only resource to reconcile."""
+    once_namespace: str = ""
+    """Its namespace; empty: the only one of `namespaces`, else that of the kubeconfig."""
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

@@ -273,8 +273,20 @@ def test_watches_print_a_stream_of_documents(
             details=operator.log,
         )
         assert [each["kind"] for each in documents("tree")[0]["children"]] == ["ConfigMap"]
-    with watching(cli, tmp_path, {"deleted": ("get", "echo/a", "--output=json")}) as logs:
-        log = logs["deleted"]
-        eventually(log.read_text)
+    deleted = {
+        "get": ("get", "echo/a", "--output=json"),
+        "tree": ("tree", "echo/a", "--output=json"),
+    }
+    with watching(cli, tmp_path, deleted) as logs:
+        for log in logs.values():
+            eventually(log.read_text)
         kubectl("delete", KIND, "a")
-        eventually(log.read_text, lambda text: '"Deleted"' in text)
+        eventually(logs["get"].read_text, lambda text: '"Deleted"' in text)
+        eventually(logs["tree"].read_text, lambda text: '"readiness": "deleted"' in text)
+        # It may be created again, and is shown then.
+        kubectl.apply(echo(sayThis="3"))
+        eventually(
+            lambda: json.loads(logs["tree"].read_text().splitlines()[-1]),
+            lambda tree: tree.get("readiness") == "ready" and tree.get("children"),
+            details=operator.log,
+        )

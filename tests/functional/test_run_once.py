@@ -65,6 +65,10 @@ def test_the_exit_status_is_that_of_the_run(
 
     role = project / ROLE
     role.write_text(role.read_text() + "- {name: Refuse, ansible.builtin.fail: {msg: not today}}\n")
+    # -n wins over WATCH_NAMESPACE.
+    nothing = _run_once(project, kubectl, control_plane, "echo/a", "-n", "default")
+    assert nothing.returncode == 1
+    assert "Echo default/a" in nothing.stderr
     failed = _run_once(project, kubectl, control_plane, "echo/a")
     assert failed.returncode == 1
     assert "not today" in failed.stderr

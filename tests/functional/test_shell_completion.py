@@ -145,23 +145,18 @@ def test_runs_are_completed(
 
 
 def test_the_resource_of_one_reconcile_is_completed(
-    environment: dict[str, str], kubectl: Kubectl, control_plane: Path, tmp_path: Path
+    environment: dict[str, str], kubectl: Kubectl
 ) -> None:
-    """`run --once` has no flag for a namespace: it is that of the kubeconfig."""
+    """The value of `run --once`, in the namespace before the cursor."""
     kubectl.apply(echo("page"))
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_bytes(control_plane.read_bytes())
-    settings = yaml.safe_load(kubeconfig.read_text())
-    settings["contexts"][0]["context"]["namespace"] = kubectl.namespace
-    kubeconfig.write_text(yaml.safe_dump(settings))
+    words = ("operator-runner", "run", "-n", kubectl.namespace, "--once", "ech")
     done = subprocess.run(
         [OPERATOR_RUNNER],
         env=environment
         | {
-            "KUBECONFIG": str(kubeconfig),
             "_OPERATOR_RUNNER_COMPLETE": "bash_complete",
-            "COMP_WORDS": "operator-runner\nrun\n--once\nech",
-            "COMP_CWORD": "3",
+            "COMP_WORDS": "\n".join(words),
+            "COMP_CWORD": "5",
         },
         capture_output=True,
         text=True,

@@ -55,9 +55,11 @@ def lookup_options(command: _Command) -> _Command:
     return command
 
 
-def _option(section: str, name: str, text: str, **settings: Any) -> Callable[..., Any]:
+def _option(
+    section: str, name: str, text: str, *, short: Sequence[str] = (), **settings: Any
+) -> Callable[..., Any]:
     settings.setdefault("show_default", bool(settings["default"]))
-    return click.option(name, cls=_Option, section=section, help=text, **settings)
+    return click.option(name, *short, cls=_Option, section=section, help=text, **settings)
 
 
 def _bool(section: str, name: str, text: str, **settings: Any) -> Callable[..., Any]:
@@ -116,9 +118,16 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _option(
         _PROJECT,
         "--once",
-        "Reconcile one resource, in the namespace of the kubeconfig, and exit with its status.",
+        "Reconcile one resource, and exit with the status of its run.",
         default=None,
         metavar="KIND/NAME",
+    ),
+    _option(
+        _PROJECT,
+        "--namespace",
+        "With --once: namespace of the resource; else WATCH_NAMESPACE, or that of the kubeconfig.",
+        short=["-n"],
+        default=None,
     ),
     _bool(
         _PROJECT,

@@ -30,6 +30,8 @@ from operator_runner.core.settings import (
 _LOG_EVENTS = ("nothing", "tasks", "everything")
 _FOREVER = timedelta(days=365)
 _NONE = timedelta(0)
+_UNATTENDED = "an operator runs without a person beside it; add it, or omit the flag"
+_WATCHED_NAMESPACES = "an operator watches the namespaces of WATCH_NAMESPACE; set it instead"
 _MAX_LABEL = 63
 """Length of the value of a label."""
 
@@ -117,15 +119,16 @@ def settings_from(
         shards=options["shards"],
         reload=options["reload"],
     )
-    return settings if options["once"] is None else _once(settings, options["once"])
+    return settings if options["once"] is None else _once(settings, options)
 
 
-def _once(settings: Settings, resource: str) -> Settings:
+def _once(settings: Settings, options: Options) -> Settings:
     """Return the settings for one resource: beside an operator, whose ports and Lease it leaves."""
-    kind, _, name = resource.partition("/")
+    kind, _, name = options["once"].partition("/")
     return replace(
         settings,
         once=(kind, name),
+        once_namespace=options["namespace"] or "",
         # In a fork of the fork server, the play would read no answers.
         executor="cold" if settings.ansible.step else settings.executor,
         metrics=None,
@@ -151,11 +154,11 @@ def _once_problems(options: Options) -> list[str]:
 def _step_problems(options: Options, interactive: bool) -> list[str]:
     if options["once"] is None:
         return [
-            f"{flag} needs --once KIND/NAME, because an operator runs without a person beside it;"
-            " add it, or omit the flag"
-            for flag, value in (
-                ("--step", options["step"]),
-                ("--start-at-task", options["start_at_task"]),
+            f"{flag} needs --once KIND/NAME, because {reason}"
+            for flag, value, reason in (
+                ("--step", options["step"], _UNATTENDED),
+                ("--start-at-task", options["start_at_task"], _UNATTENDED),
+                ("--namespace", options["namespace"], _WATCHED_NAMESPACES),
             )
             if value
         ]

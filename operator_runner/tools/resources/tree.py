@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -31,13 +31,13 @@ from operator_runner.tools.resources.output import (
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
-    from operator_runner.kube.object_readiness import Readiness
     from operator_runner.tools.resources.cluster import ClusterView, NamedResource
     from operator_runner.tools.resources.ownership_tree import TreeNode
 
 _CONCURRENCY = 8
 """Requests at a time."""
 _POLL_SECONDS = 2.0
+_DELETED = "deleted"
 _HEADER = ("NAME", "READY", "LAST WRITTEN BY", "WRITTEN", "AGE")
 _NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
 """Kinds, by group, with many objects that never have an owner."""
@@ -92,30 +92,45 @@ async def _tree(
                 f"{', '.join(sorted(search.skipped))}",
                 err=True,
             )
-        shown = _data(root, readiness)
         if output.is_data and not watch:
-            print_data(shown, output)
+            print_data(_data(root, readiness), output)
             return
         _print(root, readiness, output)
-        while watch:
-            await asyncio.sleep(_POLL_SECONDS)
+        if watch:
+            await _watch(search, target, root, readiness, output)
+
+
+async def _watch(
+    search: _Search,
+    target: NamedResource,
+    root: TreeNode,
+    readiness: Mapping[ObjectRef, str],
+    output: OutputFormat,
+) -> NoReturn:
+    """Print the tree after each change, also after a deletion. Raises ApiError."""
+    shown = _data(root, readiness)
+    while True:
+        await asyncio.sleep(_POLL_SECONDS)
+        try:
             root, readiness = await search.tree(target)
-            if (data := _data(root, readiness)) == shown:
-                continue
-            shown = data
-            if not output.is_data:
-                click.echo()
-            _print(root, readiness, output)
+        except NotFound:
+            root, readiness = replace(root, children=[]), {root.ref: _DELETED}
+        if (data := _data(root, readiness)) == shown:
+            continue
+        shown = data
+        if not output.is_data:
+            click.echo()
+        _print(root, readiness, output)
 
 
-def _print(root: TreeNode, readiness: dict[ObjectRef, Readiness], output: OutputFormat) -> None:
+def _print(root: TreeNode, readiness: Mapping[ObjectRef, str], output: OutputFormat) -> None:
     if output.is_data:
         print_document(_data(root, readiness), output)
         return
     is_wide = output is OutputFormat.WIDE
     header = (*_HEADER, "NAMESPACE", "API VERSION") if is_wide else _HEADER
     rows = [
-        _row(prefix, node, readiness.get(node.ref), is_wide=is_wide)
+        _row(prefix, node, readiness.get(node.ref, ""), is_wide=is_wide)
         for prefix, node in _lines(root)
     ]
     print_table(header, rows)
@@ -130,8 +145,8 @@ class _Search:
     skipped: set[str] = field(default_factory=set)
     """Kinds that could not be listed."""
 
-    async def tree(self, target: NamedResource) -> tuple[TreeNode, dict[ObjectRef, Readiness]]:
-        """Return a resource with its objects, and their readiness. Raises ApiError."""
+    async def tree(self, target: NamedResource) -> tuple[TreeNode, dict[ObjectRef, str]]:
+        """Return a resource with its objects, and their readiness as a word. Raises ApiError."""
         from operator_runner.tools.resources.ownership_tree import tree_of  # noqa: PLC0415
 
         body = await self.cluster.read(target)
@@ -176,11 +191,11 @@ class _Search:
             pass
         return found
 
-    async def _readiness(self, root: TreeNode) -> dict[ObjectRef, Readiness]:
+    async def _readiness(self, root: TreeNode) -> dict[ObjectRef, str]:
         """Return the readiness of the objects that have a status; others are not read."""
         kinds = {each.gvk: each for each in self.cluster.served}
         limit = asyncio.Semaphore(_CONCURRENCY)
-        found: dict[ObjectRef, Readiness] = {}
+        found: dict[ObjectRef, str] = {}
 
         async def read(ref: ObjectRef) -> None:
             async with limit:
@@ -198,16 +213,19 @@ class _Search:
         return found
 
 
-def _readiness(ref: ObjectRef, body: Json) -> Readiness:
-    """Return the readiness of an object; that of a resource of operators is its last run's."""
+def _readiness(ref: ObjectRef, body: Json) -> str:
+    """Return the readiness of an object; that of a resource of operators is its last run's.
+
+    It is a word, empty if the readiness is unknown.
+    """
     from operator_runner.kube.object_readiness import Readiness, health_of  # noqa: PLC0415
 
     ready = health_of(ref.gvk, body).readiness
     if ready is not Readiness.UNKNOWN:
-        return ready
+        return ready.value
     found = {each.get("type"): each.get("status") for each in read_conditions(body)}
-    of_run = {"True": Readiness.READY, "False": Readiness.NOT_READY}
-    return of_run.get(str(found.get("Successful")), Readiness.UNKNOWN)
+    of_run = {"True": Readiness.READY.value, "False": Readiness.NOT_READY.value}
+    return of_run.get(str(found.get("Successful")), "")
 
 
 def _lines(root: TreeNode) -> Iterator[tuple[str, TreeNode]]:
@@ -223,7 +241,7 @@ def _below(node: TreeNode, indent: str) -> Iterator[tuple[str, TreeNode]]:
         yield from _below(child, f"{indent}{'   ' if is_last else '│  '}")
 
 
-def _row(prefix: str, node: TreeNode, ready: Readiness | None, *, is_wide: bool) -> tuple[str, ...]:
+def _row(prefix: str, node: TreeNode, ready: str, *, is_wide: bool) -> tuple[str, ...]:
     from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415
     from operator_runner.tools.resources.ownership_tree import last_writer  # noqa: PLC0415
 
@@ -231,7 +249,7 @@ def _row(prefix: str, node: TreeNode, ready: Readiness | None, *, is_wide: bool)
     writer = last_writer(node.metadata)
     row = (
         f"{prefix}{kind_name(node.ref.gvk)}/{node.ref.name}",
-        _word(ready) or "-",
+        ready or "-",
         writer.manager or "-",
         "-" if writer.at is None else age(now - writer.at),
         age(now - datetime.fromisoformat(node.metadata["creationTimestamp"])),
@@ -239,11 +257,7 @@ def _row(prefix: str, node: TreeNode, ready: Readiness | None, *, is_wide: bool)
     return (*row, node.ref.namespace or "-", node.ref.gvk.api_version) if is_wide else row
 
 
-def _word(ready: Readiness | None) -> str:
-    return "" if ready is None or ready.value == "unknown" else ready.value
-
-
-def _data(node: TreeNode, readiness: dict[ObjectRef, Readiness]) -> Json:
+def _data(node: TreeNode, readiness: Mapping[ObjectRef, str]) -> Json:
     """Return the tree for `--output=json`."""
     from operator_runner.tools.resources.ownership_tree import last_writer  # noqa: PLC0415
 
@@ -254,7 +268,7 @@ def _data(node: TreeNode, readiness: dict[ObjectRef, Readiness]) -> Json:
         "namespace": node.ref.namespace,
         "name": node.ref.name,
         "uid": node.metadata.get("uid"),
-        "readiness": _word(readiness.get(node.ref)),
+        "readiness": readiness.get(node.ref, ""),
         "lastWriter": writer.manager,
         "lastWritten": writer.at.isoformat() if writer.at is not None else "",
         "children": [_data(child, readiness) for child in node.children],

@@ -495,8 +495,8 @@ def test_zap_flags_configure_logging(args: tuple[str, ...], expected: LogSetting
 
 def test_run_once_uses_neither_ports_nor_the_lease() -> None:
     """The resource is named as for kubectl."""
-    made = settings("--once=pages/home", "--leader-elect", "--leader-election-id=x")
-    assert made.once == ("pages", "home")
+    made = settings("--once=pages/home", "-n", "web", "--leader-elect", "--leader-election-id=x")
+    assert (made.once, made.once_namespace) == (("pages", "home"), "web")
     assert (made.metrics, made.probes, made.proxy.port) == (None, None, 0)
     assert not made.leader_election.enabled
 
@@ -510,6 +510,7 @@ def test_run_once_uses_neither_ports_nor_the_lease() -> None:
         (("--once=pages/home", "--step"), "--step needs a terminal"),
         (("--step",), "--step needs --once KIND/NAME"),
         (("--start-at-task=Write",), "--start-at-task needs --once KIND/NAME"),
+        (("--namespace=web",), "--namespace needs --once KIND/NAME, because an operator watches"),
     ],
 )
 def test_once_names_one_resource(args: tuple[str, ...], message: str) -> None:
