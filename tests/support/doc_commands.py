@@ -1,7 +1,9 @@
 """Parse the commands of a page and their expected output, to execute them unchanged.
 
 The lines after `$ ` are commands; the lines below a command are its output, in this order, with
-`...` for text that varies. Several blanks are equal to one. Words after `console` are for tests:
+`...` for text that varies. Several blanks are equal to one. Times, ages, durations and IDs of runs
+match others of their kind, and an ID in later commands is the one that was printed in its place.
+Words after `console` are for tests:
 
     ```console              commands with their output
     ```console background   one command that keeps running; wait for its output
@@ -24,8 +26,16 @@ _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _LOOKS = re.compile(
     r"(\w+=\S+ )*"
     r"(kubectl( -n \S+)? (get|describe|logs|top|api-resources|wait)|curl"
-    r"|cat(?! >)|grep|operator-runner (why|cluster status))\b"
+    r"|cat(?! >)|grep|operator-runner (get|tree|why|runs|cluster status))\b"
 )
+_RUN_ID = r"\b[0-9a-f]{16}\b"
+_VARYING = (
+    r"\b\d{4}-\d\d-\d\dT[\d:.]+Z",  # a time
+    r"\b\d+\.\d s\b",  # a duration
+    r"\b(?:\d+[dhms]){1,2}\b",  # an age
+    _RUN_ID,
+)
+_SHAPES = re.compile("|".join(f"({shape})" for shape in _VARYING))
 _PROMPT = "$ "
 _ANYTHING = "..."
 
@@ -56,8 +66,23 @@ class Step:
 
     def is_shown_by(self, output: str) -> bool:
         """Return True if an output contains all lines of the page, in that order."""
+        return self._matches(output) is not None
+
+    def run_ids(self, output: str) -> dict[str, str]:
+        """Return the IDs of runs in the page with those that an output has in their places."""
+        found = self._matches(output) or []
+        shown = [each for match in found for each in match.groups()]
+        return dict(zip(re.findall(_RUN_ID, "\n".join(self.printed)), shown, strict=bool(found)))
+
+    def _matches(self, output: str) -> list[re.Match[str]] | None:
+        """Return a match for each line of the page, None if one is missing."""
         lines = iter(" ".join(line.split()) for line in output.splitlines())
-        return all(any(want.search(line) for line in lines) for want in map(_pattern, self.printed))
+        found = [
+            next(filter(None, map(want.search, lines)), None)
+            for want in map(_pattern, self.printed)
+        ]
+        matches = [each for each in found if each is not None]
+        return matches if len(matches) == len(found) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +146,15 @@ def _end_of_command(lines: list[str], at: int) -> int:
 
 def _pattern(line: str) -> re.Pattern[str]:
     parts = (" ".join(part.split()) for part in line.split(_ANYTHING))
-    return re.compile(r"\s?.*?\s?".join(map(re.escape, parts)))
+    return re.compile(r"\s?.*?\s?".join(map(_with_shapes, parts)))
+
+
+def _with_shapes(text: str) -> str:
+    """Return a pattern of a text; only IDs of runs are groups."""
+    found, at = "", 0
+    for match in _SHAPES.finditer(text):
+        shape = _VARYING[(match.lastindex or 0) - 1]
+        found += re.escape(text[at : match.start()])
+        found += f"({shape})" if shape == _RUN_ID else f"(?:{shape})"
+        at = match.end()
+    return found + re.escape(text[at:])

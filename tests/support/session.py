@@ -37,7 +37,7 @@ class Session:
         logs: Path | None = None,
     ) -> None:
         """Start the shell. Background commands log into `logs`, else `folder`."""
-        self._replace = replace or {}
+        self._replace = dict(replace or {})
         self._logs = logs or folder
         self._background: list[tuple[int, Path]] = []
         self._shell = subprocess.Popen(
@@ -121,11 +121,12 @@ class Session:
             eventually(log.read_text, step.is_shown_by, details=lambda: where)
         elif step.only_looks:
             # The expected state may take some time.
-            eventually(
+            _, output = eventually(
                 lambda: self.attempt(step.command),
                 lambda seen: seen[0] == 0 and step.is_shown_by(seen[1]),
                 details=lambda: where + self._told(),
             )
+            self._replace |= step.run_ids(output)
         elif not step.is_shown_by(output := self.run(step.command)):
             expected = "\n".join(step.printed)
             raise CommandError(f"{where}\nprints\n{output}and not\n{expected}{self._told()}")

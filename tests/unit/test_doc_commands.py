@@ -72,13 +72,27 @@ def test_a_section_keeps_its_line_numbers() -> None:
         (("b", "a"), "a\nb\n", False),
         (("a", "...", "c"), "a\nb\nc\n", True),
         (("a.c",), "abc", False),
+        (("web in 9h 2m10s +1.1 s",), "web in 35s 7m +0.3 s", True),
+        (("web in 9h",), "web in -", False),
+        (("at 2026-11-23T17:11:12.527Z",), "at 2027-01-01T00:00:00Z", True),
     ],
 )
 def test_the_output_is_compared_with_the_page(
     printed: tuple[str, ...], output: str, shown: bool
 ) -> None:
-    """Lines in their order, blanks as one, `...` for anything."""
+    """Lines in their order, blanks as one, `...` for anything, any time for a time."""
     assert step("x", *printed).is_shown_by(output) is shown
+
+
+def test_ids_of_runs_are_those_of_the_output() -> None:
+    """Each one of the page is replaced by the one in its place."""
+    page = step("runs", "0123456789abcdef 3s", "fedcba9876543210 4s")
+    output = "RUN AGE\n1111111111111111 9s\n2222222222222222 10s\n"
+    assert page.run_ids(output) == {
+        "0123456789abcdef": "1111111111111111",
+        "fedcba9876543210": "2222222222222222",
+    }
+    assert page.run_ids("RUN AGE") == {}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +102,8 @@ def test_the_output_is_compared_with_the_page(
         ("kubectl -n web describe pods", True),
         ("curl http://localhost", True),
         ("operator-runner why web", True),
+        ("operator-runner runs show 1", True),
+        ("operator-runner resume web", False),
         ("cat log", True),
         ("grep -e -v log", True),
         ("cat > file <<'EOF'\na\nEOF", False),
