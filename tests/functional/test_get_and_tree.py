@@ -43,6 +43,8 @@ def test_get_lists_resources_and_why_they_fail(
     kubectl.apply(echo(sayThis="1"))
     assert cells(cli("get", "echo"))[0][2] == "Unhandled"
     assert "no operator has written its conditions" in cli("get", "echoes/a")
+    # As for kubectl, where the kind and the name are two arguments.
+    assert "To name a resource, write echoes/a\n" in cli.run("get", "echoes", "a").stderr
     nothing = cli.run("get")
     assert (nothing.returncode, nothing.stdout) == (0, "")
     assert "No resource that an operator has handled" in nothing.stderr

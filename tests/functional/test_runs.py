@@ -188,6 +188,12 @@ def test_the_report_of_a_failed_run_is_one_page_that_escapes_markup(
     assert run["failedTask"]["name"] == "Refuse"
     file = tmp_path / "out.html"
     running.cli("runs", "show", run["id"], running.work_dir, f"--html={file}")
+    nowhere = tmp_path / "none" / "out.html"
+    failed = running.cli.run("runs", "show", run["id"], running.work_dir, f"--html={nowhere}")
+    assert (failed.returncode, failed.stderr) == (
+        1,
+        f"Error: {nowhere}: No such file or directory\n",
+    )
     text = file.read_text()
     page = _Page()
     page.feed(text)
@@ -316,6 +322,7 @@ def test_runs_are_read_through_the_proxy_of_the_operators_pod(
     ).stdout
     assert run_id in rows
     assert "Tasks:" in running.cli("runs", "show", run_id)
+    assert run_id in running.cli("run", "show", "echo/remote")
     report = tmp_path / "all.html"
     running.cli("runs", "report", f"--html={report}")
     assert run_id in report.read_text()
@@ -337,6 +344,11 @@ def test_runs_are_read_through_the_proxy_of_the_operators_pod(
     assert done.returncode == 3
     assert "cannot create a token" in done.stderr
     assert run_id in done.stdout
+    done = poor.run("runs", "show", "echo/remote")
+    assert (done.returncode, run_id in done.stdout) == (3, True), done.stderr
+    done = poor.run("runs", "show", "4f0c19d2a8b3e671")
+    assert done.returncode == 3
+    assert "Error: no Event in the cluster has run 4f0c19d2a8b3e671" in done.stderr
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])

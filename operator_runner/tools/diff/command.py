@@ -34,7 +34,7 @@ from operator_runner.tools.resources.options import (
     cluster_options,
     diff_output_option,
 )
-from operator_runner.tools.resources.output import OutputFormat, print_data
+from operator_runner.tools.resources.output import OutputFormat, print_coloured, print_data
 
 if TYPE_CHECKING:
     from operator_runner.reconcile.preview import Preview
@@ -182,7 +182,7 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOp
             previews.append(preview)
             if options.output is OutputFormat.TABLE:
                 for line in preview_lines(preview):
-                    click.echo(painted(line))
+                    print_coloured(painted(line))
             if preview.failure:
                 click.echo(f"Error: {preview.ref}: {preview.failure}", err=True)
     if options.output is OutputFormat.TABLE:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from operator_runner.core.errors import Forbidden, NotFound
+from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.api import FIELD_MANAGER, JSON, Api
 from operator_runner.kube.discovery import ApiResource
@@ -58,7 +58,13 @@ async def select(
     whole: set[GVK] = set()
     for text in wanted:
         name = ResourceName.parse(text) if "/" in text else None
-        resource = cluster.resource(name.kind if name else text)
+        try:
+            resource = cluster.resource(name.kind if name else text)
+        except ConfigError as error:
+            if name or text == wanted[0]:
+                raise
+            kind = wanted[0].partition("/")[0]
+            raise ConfigError(f"{error}. To name a resource, write {kind}/{text}") from error
         if resource not in selection.kinds:
             selection.kinds.append(resource)
         if name is None:

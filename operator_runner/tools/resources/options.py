@@ -195,7 +195,14 @@ def complete(work: Coroutine[Any, Any, _Result]) -> _Result:
     except BrokenPipeError:
         # The reader has ended, such as `head`; click ends without a message.
         raise
-    except (ApiError, ConfigError, OSError) as error:
+    except OSError as error:
+        raise click.ClickException(_file_problem(error)) from error
+    except (ApiError, ConfigError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None
+
+
+def _file_problem(error: OSError) -> str:
+    """Return `out.html: No such file or directory`; other errors have no file."""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error)

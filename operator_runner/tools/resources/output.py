@@ -60,7 +60,13 @@ def print_row(row: Sequence[str], columns: Sequence[int]) -> None:
     cells = _safe(row)
     padded = [cell.ljust(width) for cell, width in zip(cells, columns, strict=True)]
     painted = map(_painted, cells, [*padded[:-1], cells[-1]])
-    click.echo(_GAP.join(painted).rstrip(), color=_colour())
+    print_coloured(_GAP.join(painted).rstrip())
+
+
+def print_coloured(line: str) -> None:
+    """Print a line that `click.style` has coloured; without colours where they are unwanted."""
+    # None leaves the decision to the terminal.
+    click.echo(line, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def _safe(row: Sequence[str]) -> list[str]:
@@ -86,8 +92,3 @@ def print_document(data: Any, format_: OutputFormat) -> None:
 def _painted(cell: str, padded: str) -> str:
     colour = _COLOURS.get(cell)
     return padded if colour is None else click.style(padded, fg=colour)
-
-
-def _colour() -> bool | None:
-    """Return False where colours are unwanted; None leaves the decision to the terminal."""
-    return False if os.environ.get("NO_COLOR") else None

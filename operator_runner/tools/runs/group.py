@@ -13,7 +13,6 @@ from operator_runner.tools.resources.options import (
     ResourceName,
     cluster_options,
     complete,
-    complete_runs,
     kubeconfig_option,
     namespace_option,
     output_option,
@@ -84,7 +83,7 @@ def list_runs(
 
 
 @runs.command("show")
-@click.argument("run_id", metavar="ID", shell_complete=complete_runs)
+@click.argument("what", metavar="ID | KIND/NAME", type=IdOrNameType())
 @cluster_options
 @output_option
 @click.option(
@@ -95,7 +94,7 @@ def list_runs(
 )
 @work_dir_option
 def show(
-    run_id: str,
+    what: str | ResourceName,
     *,
     namespace: str | None,
     kubeconfig: Path | None,
@@ -103,13 +102,13 @@ def show(
     html: Path | None,
     work_dir: Path | None,
 ) -> None:
-    """Show one run: tasks, changed fields, output and log.
+    """Show one run, or the last one of a resource: tasks, changed fields, output and log.
 
     The exit status is 3 if no operator answers.
     """
     from operator_runner.tools.runs.run_details import show_run  # noqa: PLC0415 (slow import)
 
-    work = show_run(run_id, kubeconfig, namespace, work_dir, output=output, html=html)
+    work = show_run(what, kubeconfig, namespace, work_dir, output=output, html=html)
     raise SystemExit(complete(work))
 
 

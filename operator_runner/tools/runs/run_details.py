@@ -18,7 +18,12 @@ from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorCli
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.options import EXIT_UNANSWERED, ResourceName
-from operator_runner.tools.resources.output import OutputFormat, print_data, print_table
+from operator_runner.tools.resources.output import (
+    OutputFormat,
+    print_coloured,
+    print_data,
+    print_table,
+)
 from operator_runner.tools.runs.display import (
     REQUEST_HEADER,
     TASK_HEADER,
@@ -35,7 +40,7 @@ _MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 
 
 async def show_run(
-    run_id: str,
+    what: str | ResourceName,
     kubeconfig: Path | None,
     namespace: str | None,
     work_dir: Path | None,
@@ -47,10 +52,12 @@ async def show_run(
     async with open_operators(kubeconfig, namespace, work_dir) as (cluster, operators):
         if not operators.clients:
             warn_unavailable(operators)
-            for run in await from_events(cluster, {}):
-                if run["id"] == run_id:
-                    _print(run, "", output)
+            if (run_of_events := await _run_of_events(cluster, what)) is not None:
+                _print(run_of_events, "", output)
+            else:
+                click.echo(f"Error: no Event in the cluster has {_run_of(what)}", err=True)
             return EXIT_UNANSWERED
+        run_id = await _run_id(cluster, operators, what)
         run, client = await find_run(operators, run_id)
         text = await read_output(client, run_id)
     if html is not None:
@@ -76,7 +83,7 @@ async def print_output(
         if not operators.clients:
             click.echo(f"Error: no operator answers: {printable(operators.reason)}", err=True)
             return EXIT_UNANSWERED
-        run_id = what if isinstance(what, str) else await _last_run(cluster, operators, what)
+        run_id = await _run_id(cluster, operators, what)
         _, client = await find_run(operators, run_id)
         params = {"follow": "true"} if follow else {}
         async for text in client.text(f"/runs/{run_id}/output", params):
@@ -96,17 +103,37 @@ async def open_operators(
         yield cluster, operators
 
 
-async def _last_run(cluster: ClusterView, operators: Operators, name: ResourceName) -> str:
+async def _run_id(cluster: ClusterView, operators: Operators, what: str | ResourceName) -> str:
+    """Return an ID as it is, and that of the last run of a resource. Raises NotFound."""
+    return what if isinstance(what, str) else await _last_run(cluster, operators, what)
+
+
+async def _run_of_events(cluster: ClusterView, what: str | ResourceName) -> Json | None:
+    """Return the run with an ID, or the last one of a resource, None if no Event has it."""
+    query = {} if isinstance(what, str) else _query(cluster, what)
+    found = await from_events(cluster, query)
+    return next((run for run in found if query or run["id"] == what), None)
+
+
+def _run_of(what: str | ResourceName) -> str:
+    return f"run {what}" if isinstance(what, str) else f"a run of {what.kind}/{what.name}"
+
+
+def _query(cluster: ClusterView, name: ResourceName) -> dict[str, str]:
+    """Return the query of the API for a resource. Raises ConfigError for an unknown kind."""
     ref = cluster.find(name).ref
-    query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name, "limit": "2"}
-    if ref.namespace:
-        query["namespace"] = ref.namespace
+    query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name}
+    return {**query, "namespace": ref.namespace} if ref.namespace else query
+
+
+async def _last_run(cluster: ClusterView, operators: Operators, name: ResourceName) -> str:
+    query = {**_query(cluster, name), "limit": "2"}
     listed = newest(await operators.collect("/runs", check_run, query))
     # The last skipped run is listed too, and has no output.
     found = [each for each in listed if each["outcome"] != SKIPPED]
     warn_invalid(operators)
     if not found:
-        raise NotFound(f"no operator that answers has a run of {name.kind}/{name.name}")
+        raise NotFound(f"no operator that answers has {_run_of(name)}")
     return str(found[0]["id"])
 
 
@@ -161,7 +188,7 @@ def _print(run: Json, output_text: str, output: OutputFormat) -> None:
         click.echo("\nChanged fields:")
         for line in change_lines(changes):
             colour = {"-": "red", "+": "green"}.get(line.strip()[:1])
-            click.echo(click.style(line, fg=colour) if colour else line)
+            print_coloured(click.style(line, fg=colour) if colour else line)
     if (requests := run.get("requests")) and output is OutputFormat.WIDE:
         click.echo("\nRequests:")
         print_table(REQUEST_HEADER, [request_row(each) for each in requests])

@@ -66,6 +66,12 @@ def test_an_unknown_type_names_the_nearest(text: str, hint: str) -> None:
     assert str(excinfo.value) == f'the resource type "{text}" is unknown{hint}'
 
 
+def test_several_types_in_one_word_are_an_error() -> None:
+    """Unlike for kubectl, which takes `pods,wikis`."""
+    with pytest.raises(ConfigError, match="invalid resource type 'pods,wikis': separate several"):
+        find_kind("pods,wikis", KINDS)
+
+
 @pytest.mark.parametrize(
     ("kind", "plural"), [("Wiki", "wikis"), ("Proxy", "proxies"), ("Class", "classes")]
 )
