@@ -11,8 +11,8 @@ from tests.support.session import Session
 
 # The default ports may be in use by another operator on this machine.
 _PORTS = (
-    "--metrics-bind-address=0 --health-probe-bind-address=0 --user-metrics-bind-address=0 "
-    "--proxy-port=0 --webhook-port=0"
+    "--metrics-bind-address=127.0.0.1:0 --health-probe-bind-address=0 "
+    "--user-metrics-bind-address=0 --proxy-port=0 --webhook-port=0"
 )
 _WORK_DIR = "/tmp/ansible-operator/runner"
 
@@ -20,14 +20,21 @@ _WORK_DIR = "/tmp/ansible-operator/runner"
 def author_shell(
     folder: Path, cluster: Cluster, scratch: Path, replace: Mapping[str, str] | None = None
 ) -> Session:
-    """Return a shell in `folder`; `run` uses free ports and a work dir in `scratch`."""
+    """Return a shell in `folder`; `run` uses free ports and a work dir in `scratch`.
+
+    `get` and `runs` find the operator there, as they find that of a user in the default work dir.
+    """
     tools, work_dir = scratch / "bin", scratch / "work"
     tools.mkdir()
+    work_dir.mkdir(mode=0o700)
     program = tools / "operator-runner"
     real = Path(sys.executable).parent / "operator-runner"
     program.write_text(
         "#!/bin/sh\n"
-        f'case "$1" in run) exec {real} "$@" --work-dir={work_dir} {_PORTS};; esac\n'
+        'case "$1" in\n'
+        f'run) exec {real} "$@" --work-dir={work_dir} {_PORTS};;\n'
+        f'get|runs) exec {real} "$@" --work-dir={work_dir};;\n'
+        "esac\n"
         f'exec {real} "$@"\n'
     )
     program.chmod(0o755)

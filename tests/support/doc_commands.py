@@ -1,8 +1,9 @@
 """Parse the commands of a page and their expected output, to execute them unchanged.
 
 The lines after `$ ` are commands; the lines below a command are its output, in this order, with
-`...` for text that varies. Several blanks are equal to one. Times, ages, durations and IDs of runs
-match others of their kind, and an ID in later commands is the one that was printed in its place.
+`...` for text that varies. Several blanks are equal to one. Times, ages, durations, ports and IDs
+of runs match others of their kind, as do numbers of runs. An ID in later commands is the one that
+was printed in its place.
 Words after `console` are for tests:
 
     ```console              commands with their output
@@ -33,6 +34,8 @@ _VARYING = (
     r"\b\d{4}-\d\d-\d\dT[\d:.]+Z",  # a time
     r"\b\d+\.\d s\b",  # a duration
     r"\b(?:\d+[dhms]){1,2}\b",  # an age
+    r"\b127\.0\.0\.1:\d+\b",
+    r"\b\d+ (?:runs|failed)\b",
     _RUN_ID,
 )
 _SHAPES = re.compile("|".join(f"({shape})" for shape in _VARYING))
