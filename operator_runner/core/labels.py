@@ -6,7 +6,8 @@ Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from operator_runner.core.model import (
     ALL_NAMESPACES,
@@ -22,7 +23,7 @@ def match_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return whether labels match; an empty selector matches all, NotIn also absent keys."""
     wanted = selector.match_labels.items()
     return all(labels.get(key) == value for key, value in wanted) and all(
-        _fits(requirement, labels) for requirement in selector.match_expressions
+        _fits(each.key, each.operator, each.values, labels) for each in selector.match_expressions
     )
 
 
@@ -46,25 +47,37 @@ def _requirement_text(requirement: LabelSelectorRequirement) -> str:
 class SelectionIndex:
     """Finds the resources that select an object, without a look at each selector.
 
-    A selection is filed under one label that its objects must have, if it requires any.
+    A selection is filed under one label that its objects must have, if it requires any. Users
+    write selectors, with any number of values: the time to add one is linear in it.
     """
 
     def __init__(self) -> None:
         """Begin without selections."""
-        self._filed: defaultdict[_Place, dict[Selection, set[ObjectRef]]] = defaultdict(dict)
+        self._entries: dict[Selection, _Entry] = {}
+        self._filed: defaultdict[_Place, set[_Entry]] = defaultdict(set)
 
     def add(self, selection: Selection, ref: ObjectRef) -> None:
         """Add a selection of a resource."""
-        for place in _places(selection):
-            self._filed[place].setdefault(selection, set()).add(ref)
+        entry = self._entries.get(selection)
+        if entry is None:
+            entry = self._entries[selection] = _Entry(
+                tuple(map(_condition, selection.requirements)), set()
+            )
+            for place in _places(selection):
+                self._filed[place].add(entry)
+        entry.refs.add(ref)
 
     def discard(self, selection: Selection, ref: ObjectRef) -> None:
         """Remove a selection of a resource, if it was added."""
-        for place in _places(selection):
-            refs = self._filed[place].get(selection, set())
-            refs.discard(ref)
-            if not refs:
-                self._filed[place].pop(selection, None)
+        entry = self._entries.get(selection)
+        if entry is None:
+            return
+        entry.refs.discard(ref)
+        if entry.refs:
+            return
+        del self._entries[selection]
+        for place in set(_places(selection)):
+            self._filed[place].discard(entry)
             if not self._filed[place]:
                 del self._filed[place]
 
@@ -73,13 +86,31 @@ class SelectionIndex:
         found: set[ObjectRef] = set()
         for where in (namespace, ALL_NAMESPACES):
             for label in (None, *labels.items()):
-                for selection, refs in self._filed.get((gvk, where, label), {}).items():
-                    if match_labels(LabelSelector({}, selection.requirements), labels):
-                        found |= refs
+                for entry in self._filed.get((gvk, where, label), ()):
+                    if entry.matches(labels):
+                        found |= entry.refs
         return found
 
 
 _Place = tuple[GVK, str, tuple[str, str] | None]
+_Condition = tuple[str, str, frozenset[str]]
+"""Key, operator and values of a requirement."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """A selection in the index, compared by identity, and the resources that it belongs to."""
+
+    conditions: tuple[_Condition, ...]
+    refs: set[ObjectRef]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether an object with these labels is selected."""
+        return all(_fits(*condition, labels) for condition in self.conditions)
+
+
+def _condition(requirement: LabelSelectorRequirement) -> _Condition:
+    return requirement.key, requirement.operator, frozenset(requirement.values)
 
 
 def _places(selection: Selection) -> Iterator[_Place]:
@@ -88,10 +119,10 @@ def _places(selection: Selection) -> Iterator[_Place]:
         yield selection.gvk, selection.namespace, label
 
 
-def _fits(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    present = requirement.key in labels
-    listed = labels.get(requirement.key) in requirement.values
-    match requirement.operator:
+def _fits(key: str, operator: str, values: Collection[str], labels: Mapping[str, str]) -> bool:
+    present = key in labels
+    listed = labels.get(key) in values
+    match operator:
         case "In":
             return present and listed
         case "NotIn":
@@ -100,5 +131,5 @@ def _fits(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> b
             return present
         case "DoesNotExist":
             return not present
-        case operator:
+        case _:
             raise AssertionError(f"{operator!r} was accepted by the reader of selectors")

@@ -19,7 +19,7 @@ from operator_runner.core.truncation import truncated
 _MAX_MESSAGE_BYTES = 32768
 """Maximum length of the message of a metav1.Condition."""
 _ORIGIN = re.compile(
-    r"\n+Origin: (.+)"
+    r"(?<!\n)\n+Origin: (.+)"
     r"(?:\n\n(?:(?:\.\.\.|[ \t]*\d+(?= |$)|[ \t]+\^|\(source not shown).*(?:\n|\Z))+)?",
     re.MULTILINE,
 )

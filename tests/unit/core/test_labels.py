@@ -77,13 +77,38 @@ def test_only_selectors_of_a_label_of_the_object_are_compared(
     for number in range(1000):
         index.add(selection({"matchLabels": {"app": str(number)}}), ref(str(number)))
 
-    def compare(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-        compared.append(labels)
-        return bool(selector.match_expressions)
+    def compare(key: str, *_: object) -> bool:
+        compared.append(key)
+        return True
 
-    monkeypatch.setattr(module, "match_labels", compare)
+    monkeypatch.setattr(module, "_fits", compare)
     found = index.selecting(POD, "default", {"app": "7", "zone": "a"})
     assert ({each.name for each in found}, len(compared)) == ({"7"}, 1)
+
+
+def test_a_selector_of_many_values_is_not_compared_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its hash, for which each value is read, is not needed once for each value."""
+    hashed: list[Selection] = []
+    plain = Selection.__hash__
+
+    def hash_of(selection: Selection) -> int:
+        hashed.append(selection)
+        return plain(selection)
+
+    values = [str(number) for number in range(1000)]
+    many = selection({"matchExpressions": [{"key": "app", "operator": "In", "values": values}]})
+    index = SelectionIndex()
+    monkeypatch.setattr(Selection, "__hash__", hash_of)
+    index.add(many, ref("many"))
+    index.add(many, ref("more"))
+    found = index.selecting(POD, "default", {"app": "7"})
+    for name in ("many", "more"):
+        index.discard(many, ref(name))
+    assert {each.name for each in found} == {"many", "more"}
+    assert index.selecting(POD, "default", {"app": "7"}) == set()
+    assert len(hashed) < 10
 
 
 @pytest.mark.parametrize(
