@@ -270,7 +270,8 @@ def _digest_of(evaluated: EvaluatedStatus, inputs: StatusInputs) -> str:
 def _present(body: Json, evaluated: EvaluatedStatus) -> str:
     """Return a digest of what a resource has in the place of a declared status."""
     status = status_of(body)
-    types = {condition["type"] for condition in evaluated.conditions}
+    # A list: the types in the resource may be of any type.
+    types = [condition["type"] for condition in evaluated.conditions]
     conditions = [each for each in read_conditions(body) if each.get("type") in types]
     return _digest([{name: status.get(name) for name in evaluated.fields}, conditions])
 

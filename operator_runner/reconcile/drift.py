@@ -24,7 +24,7 @@ from operator_runner.reconcile.status import generation_of
 
 DRIFTED = "Drifted"
 _RECONCILED, _DIFFERS, _UNKNOWN = "Reconciled", "ObjectsDiffer", "PreviewFailed"
-_REASONS = frozenset({_RECONCILED, _DIFFERS, _UNKNOWN})
+_REASONS = (_RECONCILED, _DIFFERS, _UNKNOWN)
 _MESSAGES = {
     Drift.WARN: "The last reconciliation wrote all objects; drift is reported",
     Drift.IGNORE: "The last reconciliation wrote all objects; drift is ignored",
@@ -60,8 +60,9 @@ def is_drift_run(body: Json, succeeded: int | None) -> bool:
     conditions = read_conditions(body)
     if is_waiting(conditions) or pending_request(annotations_of(body)):
         return False
-    generations = {each.get("observedGeneration") for each in conditions if _is_ours(each)}
-    return generation_of(body) in {*generations, succeeded}
+    # A list: another client may have written values of any type.
+    generations = [each.get("observedGeneration") for each in conditions if _is_ours(each)]
+    return generation_of(body) in [*generations, succeeded]
 
 
 def is_recorded(conditions: Iterable[Json]) -> bool:

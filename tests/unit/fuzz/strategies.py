@@ -19,6 +19,7 @@ SCALARS = st.none() | st.booleans() | NUMBERS | TEXT
 WORDS = st.sampled_from(
     [
         *("Running", "Successful", "Failure", "Ready", "True", "False", "Unknown", "", "{{ x }}"),
+        *("Drifted", "Reconciled", "Available"),
         *("__ansible_unsafe", "__ansible_type", "name", "type", "status", "conditions", "a.b"),
     ]
 )

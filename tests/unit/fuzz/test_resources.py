@@ -33,7 +33,10 @@ from operator_runner.core.model import (
     GVK,
     Cause,
     Conversion,
+    DeclaredCondition,
+    DeclaredStatus,
     Deselection,
+    Drift,
     Finalizer,
     LabelSelector,
     LabelSelectorRequirement,
@@ -91,7 +94,17 @@ EVERYTHING = replace(
     ),
     versions=("v1", "v2"),
 )
-ALL = replace(EVERYTHING, selector=LabelSelector(), when=None, versions=())
+ALL = replace(
+    EVERYTHING,
+    selector=LabelSelector(),
+    when=None,
+    versions=(),
+    drift=Drift.WARN,
+    status=DeclaredStatus(
+        {"seen": "resource.status"},
+        (DeclaredCondition("Available", "length(resource.spec.secrets) > `1`"),),
+    ),
+)
 WATCHES = (PLAIN, EVERYTHING, ALL)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KINDS = [

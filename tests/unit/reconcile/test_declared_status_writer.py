@@ -113,6 +113,19 @@ async def test_the_declared_status_is_in_the_patch_of_the_conditions() -> None:
     assert case.reasons() == []
 
 
+async def test_conditions_of_odd_types_are_no_error() -> None:
+    """Another client wrote them; a steady run compares what it wrote with them."""
+    case = Declared(success(), success())
+    body = await case.crd.get(REF)
+    assert body is not None
+    odd: list[Json] = [{"type": {"a": 1}}, {"type": ["Available"], "status": {}}]
+    await case.crd.patch_status(body, {"conditions": odd})
+    for _ in range(2):
+        await case.reconciler.reconcile(REF, SPEC)
+    assert (await case.status())["ready"] == 1
+    assert case.reasons() == []
+
+
 async def test_what_the_role_wrote_is_seen_though_its_event_is_late() -> None:
     """The write is refused, because the resource changed; the expressions are evaluated again."""
     case = Declared(declared=DeclaredStatus({"seen": "resource.status.phase"}))

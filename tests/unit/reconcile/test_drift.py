@@ -76,6 +76,8 @@ def test_runs_that_are_jobs_are_not_previewed_in_the_operator() -> None:
         (3, [], None, False),
         (4, MARKED, None, False),
         (4, MARKED, 3, False),
+        (3, [{**MARKED[0], "observedGeneration": {"a": 3}}], None, False),
+        (3, [{**MARKED[0], "reason": ["Reconciled"]}], None, False),
     ],
 )
 def test_a_run_of_a_reconciled_generation_corrects_drift(
