@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _apply_patches() -> None:
-    """Patch the messages of errors in templates, in a dry run the choice of tasks, and questions.
+    """Patch maps of data, errors in templates, in a dry run the choice of tasks, and questions.
 
     A patch that is disabled or does not fit is left out.
     """
@@ -39,7 +39,7 @@ def _apply_patches() -> None:
     from operator_runner.ansible.patches.registry import PATCHES
     from operator_runner.ansible.patches.selection import select
 
-    names = {"template-error-lines"}
+    names = {"data-maps", "template-error-lines"}
     if os.environ.get(dry_run_tasks.VARIABLE):
         names.add("dry-run-tasks")
     if os.environ.get(task_prompts.VARIABLE):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import os
 import shutil
 import socket
@@ -27,6 +26,7 @@ from ansible.plugins.connection.local import Connection
 from ansible.plugins.shell.sh import ShellModule
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from operator_runner.ansible.data_maps import module_arguments
 from operator_runner.ansible.forkserver.facts_in_play import gather, needs_no_process
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
@@ -141,7 +141,7 @@ def _configure_module(
     payload.call = ModuleCall(
         name=module.name,
         path=module.path,
-        params=json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=encoder),
+        params=module_arguments({"ANSIBLE_MODULE_ARGS": module_args}, encoder),
         profile=module.profile,
         utils=list(module.utils),
         # Without the `collections` that setting them puts behind each.

@@ -69,6 +69,7 @@ _PATCHES = (
     *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
     *("compiled-templates", "compiled-expressions", "deep-copies"),
     *("plugin-lookups", "play-attributes", "cached-facts", "caller-frames"),
+    "data-maps",
 )
 """Patches that hold in the fork server, and so in all its forks."""
 

@@ -27,6 +27,8 @@ _BITS = "ansible._internal._templating._jinja_bits:AnsibleEnvironment"
 _ACTION = "ansible.plugins.action:ActionBase"
 _FACTS = "ansible.module_utils.facts"
 _LINUX = f"{_FACTS}.hardware.linux"
+_CACHE = "ansible._internal._json._profiles._cache_persistence"
+_MODULE_PROFILE = "ansible.module_utils._internal._json._profiles._module"
 _DISPLAY_PLUGIN = "ansible_runner.display_callback.callback.awx_display:EventContext"
 
 
@@ -482,6 +484,25 @@ PATCHES: tuple[Patch, ...] = (
         ),
         reason="Templates return ansible-core 2.18 types unless native types are on (ADR 18).",
         gain="structural: the results of roles; applied in cold runs too",
+        is_essential=True,
+    ),
+    Patch(
+        name="data-maps",
+        install="operator_runner.ansible.data_maps:install",
+        replaces=(
+            *_symbols(f"{_CACHE}:_Profile", serialize_map="dict", deserialize_map="dict"),
+            *(
+                Symbol(f"{_MODULE_PROFILE}_{name}:_Profile.{attribute}", "dict")
+                for name, attribute in (
+                    *(("legacy_c2m", "deserialize_map"), ("modern_c2m", "deserialize_map")),
+                    *(("legacy_m2c", "deserialize_map"), ("modern_m2c", "deserialize_map")),
+                    *(("legacy_m2c", "serialize_map"), ("modern_m2c", "serialize_map")),
+                )
+            ),
+        ),
+        uses=_symbols(f"{_CACHE}:_Profile", serialize_serializable_object="(value)"),
+        reason="A map of data with Ansible's type key was a template (ADR 17); in cold runs too.",
+        gain="structural: resource writers run no commands through cached facts",
         is_essential=True,
     ),
     Patch(

@@ -202,6 +202,78 @@ async def test_type_tags_of_a_resource_mean_nothing(runs: Runs) -> None:
     }
 
 
+_TRUSTED = {"__ansible_type": "TrustedAsTemplate"}
+TAGGED = {"__ansible_type": "_AnsibleTaggedStr", "tags": [_TRUSTED]}
+
+
+@pytest.mark.parametrize(
+    "expression", ["{{ text }}", "{{ text | from_yaml }}", "{{ dict(tree.items()) }}"]
+)
+async def test_type_tags_in_cached_facts_mean_nothing(runs: Runs, expression: str) -> None:
+    """ansible-core reads cached facts from JSON with tags, in which data may look like one."""
+    evil = {**TAGGED, "value": f"{{{{ lookup('pipe', 'touch {runs.touched}') }}}}"}
+    tasks = f"""
+- set_fact: {{kept: "{expression}", cacheable: true}}
+- copy: {{content: "{{{{ [kept, ansible_facts.kept] | to_json }}}}", dest: "{{{{ out }}}}"}}
+"""
+
+    outcome = await runs(tasks, {"text": str(evil), "tree": evil}, mark_unsafe=True)
+
+    assert outcome.successful, outcome.failures
+    assert runs.seen() == [evil, evil]
+    assert not runs.touched.exists()
+
+
+MODULE = """
+import json
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({"data": {"type": "raw"}})
+module.exit_json(back=json.loads(json.dumps(module.params["data"])))
+"""
+
+
+@pytest.mark.parametrize("kind", ["warm"], indirect=True)
+async def test_type_tags_reach_modules_and_come_back(runs: Runs) -> None:
+    """As a role passes a spec to a module, and as k8s_info reads objects of others."""
+    (runs.role / "library").mkdir()
+    (runs.role / "library" / "back.py").write_text(MODULE)
+    tree: list[Any] = [
+        {**TAGGED, "value": "{{ 1 + 1 }}"},
+        {"__ansible_type": ["x"]},
+        {"__ansible_type": "AnsibleSerializableDate", "iso8601": "2001-01-01"},
+        {"__ansible_pairs": [], "__ansible_unsafe": "a", "__ansible_vault": "b"},
+    ]
+    tasks = """
+- back: {data: "{{ tree }}"}
+  register: given
+- copy: {content: "{{ given.back | to_json }}", dest: "{{ out }}"}
+"""
+
+    outcome = await runs(tasks, {"tree": tree}, mark_unsafe=True)
+
+    assert outcome.successful, outcome.failures
+    assert runs.seen() == tree
+
+
+async def test_a_module_without_the_patch_returns_maps_with_a_type_key(runs: Runs) -> None:
+    """So a ConfigMap of others with such a key does not fail a role that lists them."""
+    (runs.role / "library").mkdir()
+    found: list[Any] = [{**TAGGED, "value": "{{ 1 + 1 }}"}, {"__ansible_type": "x"}]
+    program = f"#!/bin/sh\necho '{json.dumps({'back': found})}'\n"
+    (runs.role / "library" / "back").write_text(program)
+    tasks = """
+- back: {}
+  register: given
+- copy: {content: "{{ given.back | to_json }}", dest: "{{ out }}"}
+"""
+
+    outcome = await runs(tasks, {}, mark_unsafe=True)
+
+    assert outcome.successful, outcome.failures
+    assert runs.seen() == found
+
+
 @pytest.mark.parametrize("spec", [{"size": "3"}, {"tag": {"__ansible_type": "x"}}])
 async def test_vars_of_the_watch_keep_templates_and_vault_values(runs: Runs, spec: Json) -> None:
     """Templates of the operator's author are evaluated, for any resource."""
