@@ -80,6 +80,9 @@ class Session:
             result = Chaos(replicas, kubectl, audit_log, self.plan, self.console).run()
         for problem in (*result.overlaps[:10], *result.unreconciled):
             self.console.print(problem, markup=False)
+        slowest = sorted(result.takeovers, key=lambda each: each.seconds, reverse=True)
+        for takeover in slowest[:5]:
+            self.console.print(f"{takeover}", markup=False)
         return result
 
     def _kubectl(self) -> Kubectl:

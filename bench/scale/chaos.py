@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from rich.console import Console
@@ -25,6 +25,8 @@ _RESOURCES = tuple(f"echo-{number}" for number in range(15))
 _CONVERGENCE_SECONDS = 300.0
 _OUTAGES = (3.0, 8.0, 14.0, 20.0)
 """Seconds of a freeze or cut: shorter and longer than the lease duration."""
+_TERMINATE = "terminate"
+"""Not a failure: the member releases its slots itself."""
 _MEAN_PAUSE = 15.0
 """Mean seconds between two faults."""
 
@@ -39,11 +41,31 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A replica that could not renew its lease from a time on."""
+    """A fault of a replica; after all but a termination it cannot renew its lease."""
 
     fault: str
     member: str
     begin: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """The removal of a member that had failed."""
+
+    failure: Failure
+    seconds: float
+    meanwhile: tuple[Failure, ...]
+    """Failures of other members before the removal, and in the lease duration before."""
+
+    def __str__(self) -> str:
+        """Return what happened, with times relative to the failure."""
+        begin = self.failure.begin
+        others = [
+            f"{each.fault} {each.member} at {(each.begin - begin).total_seconds():+.1f} s"
+            for each in self.meanwhile
+        ]
+        text = f"{self.failure.fault} {self.failure.member}: removed after {self.seconds:.1f} s"
+        return f"{text}; {', '.join(others) or 'no other faults'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +80,19 @@ class Result:
     """Changes of the writer of a resource."""
     overlaps: tuple[str, ...]
     """Writes that began before another replica's write of the same resource had ended."""
-    takeovers: tuple[float, ...]
-    """Seconds from each failure to the removal of the member."""
+    takeovers: tuple[Takeover, ...]
     done: Counter[str]
 
     @property
     def is_good(self) -> bool:
         """Whether nothing was lost, and no resource had two writers."""
-        late = [seconds for seconds in self.takeovers if seconds > TAKEOVER_SECONDS]
+        late = [each for each in self.takeovers if each.seconds > TAKEOVER_SECONDS]
         return not (self.unreconciled or self.overlaps or late)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return all numbers with their names."""
-        longest = f"{max(self.takeovers):.1f} s" if self.takeovers else "none"
+        times = [each.seconds for each in self.takeovers]
+        longest = f"{max(times):.1f} s" if times else "none"
         return [
             ("edits", str(self.edits)),
             ("edits that were not reconciled", str(len(self.unreconciled))),
@@ -139,7 +161,7 @@ class Chaos:
     def _inject_faults(self) -> None:
         actions: Mapping[str, Callable[[Replica], None]] = {
             "kill": self._kill,
-            "terminate": lambda replica: replica.terminate(),
+            _TERMINATE: self._terminate,
             "freeze": self._freeze,
             "cut the network": self._cut,
         }
@@ -164,6 +186,10 @@ class Chaos:
     def _kill(self, replica: Replica) -> None:
         self._fails("kill", replica)
         replica.kill()
+
+    def _terminate(self, replica: Replica) -> None:
+        self._fails(_TERMINATE, replica)
+        replica.terminate()
 
     def _freeze(self, replica: Replica) -> None:
         self._fails("freeze", replica)
@@ -228,22 +254,26 @@ class Chaos:
             done=self.done,
         )
 
-    def _takeovers(self) -> list[float]:
+    def _takeovers(self) -> list[Takeover]:
         removals = {
             member: at for replica in self.replicas for member, at in replica.removals().items()
         }
         return list(takeovers(self._failures, removals))
 
 
-def takeovers(failures: Sequence[Failure], removals: Mapping[str, datetime]) -> Iterator[float]:
-    """Yield the seconds from the failure of each removed member to its removal.
+def takeovers(failures: Sequence[Failure], removals: Mapping[str, datetime]) -> Iterator[Takeover]:
+    """Yield the takeover of each removed member from its failure.
 
     That is its last failure before: members survive outages that are shorter than the lease.
     """
     for member, removed in removals.items():
-        begins = [each.begin for each in failures if each.member == member]
-        if before := [begin for begin in begins if begin <= removed]:
-            yield (removed - max(before)).total_seconds()
+        before = [each for each in failures if each.begin <= removed]
+        if own := [each for each in before if each.member == member and each.fault != _TERMINATE]:
+            failure = max(own, key=lambda each: each.begin)
+            since = failure.begin - timedelta(seconds=LEASE_SECONDS)
+            others = [each for each in before if each.member != member and each.begin >= since]
+            seconds = (removed - failure.begin).total_seconds()
+            yield Takeover(failure, seconds, tuple(others))
 
 
 def handovers(writes: Sequence[Write]) -> Iterator[tuple[Write, Write]]:
