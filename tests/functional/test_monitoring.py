@@ -63,7 +63,7 @@ def test_rules_and_dashboard_see_the_operator(
     """Every expression has data, and the alert for a failing resource fires while it fails."""
     (project / ROLE).write_text((project / ROLE).read_text() + FAILING)
     namespace = f"--leader-election-namespace={kubectl.namespace}"
-    operator.start("--leader-elect", "--leader-election-id=watched", namespace)
+    operator.start("--shards=auto", "--leader-elect", "--leader-election-id=watched", namespace)
     prometheus.start()
     kubectl.apply(echo("good", sayThis="hello"), echo("bad", sayThis="fail"))
     wait_for_text(kubectl, operator, "hello hello", "good")
