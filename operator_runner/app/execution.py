@@ -12,6 +12,7 @@ from operator_runner.ansible.executor import AnsibleExecutor
 from operator_runner.app import terminal
 from operator_runner.app.ansible_setup import content_reader_of, installation_of, rundirs_of
 from operator_runner.app.job_serving import JobServing, job_launcher_of
+from operator_runner.app.job_slots import JobSlots
 from operator_runner.app.leadership import Leadership
 from operator_runner.app.run_access import RunAccess, WriteObserver
 from operator_runner.app.run_files import RunFiles
@@ -44,10 +45,15 @@ class Execution:
         dependents: Dependents,
         runs: RunStore,
         enqueue: Callable[[ObjectRef, Cause], None],
+        on_listed: Callable[[Sequence[ObjectRef], frozenset[int]], None],
     ) -> None:
-        """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir."""
+        """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir.
+
+        `on_listed` is called, with shards, once the running Jobs of gained slots are expected.
+        """
         self._settings, self._leadership, self._runs = settings, leadership, runs
         self._api, self._namespace = api, connection.namespace
+        self._on_listed = on_listed
         self.rundirs = rundirs_of(settings, watches)
         self.proxy = Proxy(
             connection,
@@ -64,15 +70,18 @@ class Execution:
         job_launcher = None
         self.jobs: JobServing | None = None
         if any(watch.job is not None for watch in watches):
+            slots = None if leadership.sharding is None else JobSlots()
             job_launcher, server = job_launcher_of(
                 settings,
                 api,
                 self._namespace,
                 proxy=self.proxy,
                 fences=leadership.fences,
+                may_start=leadership.gate.reports_on,
+                slots=slots,
                 enqueue=enqueue,
             )
-            self.jobs = JobServing(server, job_launcher, watches)
+            self.jobs = JobServing(server, job_launcher, watches, slots)
         self.executor = AnsibleExecutor(
             launcher,
             self.rundirs,
@@ -123,12 +132,26 @@ class Execution:
         """Yield the tasks that run as long as the operator, with their names."""
         if self.jobs is not None:
             yield "Jobs", self.jobs.run()
+            if self.jobs.slots is not None:
+                yield "Jobs of gained slots", self.jobs.follow(self.jobs.slots, self._on_listed)
         if self.archive is not None:
             yield "archive of runs", self.archive.run()
 
     async def adoptable(self) -> Sequence[ObjectRef]:
         """Return resources with running Jobs, whose plays wait for the operator."""
         return () if self.jobs is None else await self.jobs.adoptable()
+
+    def gained(self, slots: frozenset[int]) -> bool:
+        """Return whether the running Jobs of slots are listed first; see `on_listed`."""
+        if self.jobs is None or self.jobs.slots is None:
+            return False
+        self.jobs.slots.gained(slots)
+        return True
+
+    def released(self, slots: frozenset[int]) -> None:
+        """Leave the running Jobs of slots to their next owner."""
+        if self.jobs is not None:
+            self.jobs.released(slots)
 
     async def leave_jobs(self) -> None:
         """Leave running Jobs to the next operator."""

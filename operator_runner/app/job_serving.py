@@ -1,19 +1,24 @@
-"""Runs as Jobs: their launcher and their port, which the leader opens and closes before it ends."""
+"""Runs as Jobs: their launcher and their port, and which Jobs of earlier runs may be adopted.
+
+The leader has the port, or each replica with shards, and closes it before it ends.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn, Protocol
 
 import structlog
 
 from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
+from operator_runner.app.job_slots import JobSlots
 from operator_runner.core.errors import ApiError, ConfigError, Conflict, Unavailable
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import Cause, ObjectRef, Trigger, Watch
 from operator_runner.core.settings import Address, JobSettings, Settings
+from operator_runner.core.slot_assignment import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.certificate_sources import SecretCertificates
 from operator_runner.net.certificate_authority import CertificateLifetimes
@@ -37,6 +42,9 @@ class JobPort(Protocol):
     async def stop(self) -> None:
         """Close the server and its connections."""
 
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        """Leave the expected Jobs of resources, by uid, to another replica."""
+
 
 class AdoptingLauncher(Protocol):
     """The launcher of Jobs; see `ansible.jobs.launcher.JobLauncher`."""
@@ -45,8 +53,10 @@ class AdoptingLauncher(Protocol):
     def adoptable(self) -> Sequence[ObjectRef]:
         """Possible resources of expected Jobs."""
 
-    async def expect_adoptions(self, watches: Sequence[Watch]) -> None:
-        """Make the server expect the Jobs of earlier runs. Raises ApiError."""
+    async def expect_adoptions(
+        self, watches: Sequence[Watch], is_mine: Callable[[str], bool]
+    ) -> None:
+        """Make the server expect the Jobs of earlier runs, by uid. Raises ApiError."""
 
     def leave(self) -> None:
         """Do not delete the Jobs of cancelled runs."""
@@ -56,12 +66,17 @@ class JobServing:
     """Serves Jobs as long as the operator may."""
 
     def __init__(
-        self, server: JobPort, launcher: AdoptingLauncher, watches: Sequence[Watch]
+        self,
+        server: JobPort,
+        launcher: AdoptingLauncher,
+        watches: Sequence[Watch],
+        slots: JobSlots | None = None,
     ) -> None:
-        """Open nothing yet."""
+        """Open nothing yet. `slots` are those of this replica, None without shards."""
         self._server = server
         self._launcher = launcher
         self._watches = watches
+        self.slots = slots
         self._opened = asyncio.Event()
 
     async def run(self) -> None:
@@ -72,12 +87,42 @@ class JobServing:
     async def open(self) -> None:
         """Open the port as soon as the API server permits it. Raises ConfigError.
 
-        Only the leader may: other replicas do not have the tokens of runs.
+        Without shards only the leader may: other replicas do not have the tokens of runs.
         """
+        await self._retried(self._open)
+        self._opened.set()
+
+    async def _open(self) -> None:
+        if self.slots is None:
+            await self._launcher.expect_adoptions(self._watches, lambda _: True)
+        await self._server.start()
+
+    async def follow(
+        self, slots: JobSlots, on_listed: Callable[[Sequence[ObjectRef], frozenset[int]], None]
+    ) -> NoReturn:
+        """Expect the running Jobs of each slot that is gained, until cancelled.
+
+        `on_listed` is called with their resources and the slots. Raises ConfigError.
+        """
+        await self._opened.wait()
+        while True:
+            await slots.begin_listing()
+            await self._retried(
+                lambda: self._launcher.expect_adoptions(self._watches, slots.is_listing)
+            )
+            on_listed(self._launcher.adoptable, slots.end_listing())
+
+    def released(self, slots: frozenset[int]) -> None:
+        """Leave the Jobs of slots to another replica."""
+        if self.slots is not None:
+            self.slots.released(slots)
+            self._server.forget(lambda uid: slot_of(uid) in slots)
+
+    async def _retried(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Repeat a step while the API server is unavailable. Raises ConfigError."""
         while True:
             try:
-                await self._launcher.expect_adoptions(self._watches)
-                await self._server.start()
+                await step()
             except (Unavailable, Conflict) as error:
                 _log.warning(
                     "Cannot open the port for Jobs; retrying",
@@ -89,7 +134,6 @@ class JobServing:
                     f"port for Jobs: {error}; check the permissions with `operator-runner rbac`"
                 ) from error
             else:
-                self._opened.set()
                 return
             await asyncio.sleep(_RETRY_SECONDS)
 
@@ -111,12 +155,19 @@ def job_launcher_of(
     *,
     proxy: Proxy,
     fences: Fences,
+    may_start: Callable[[str], bool],
+    slots: JobSlots | None,
     enqueue: Callable[[ObjectRef, Cause], None],
 ) -> tuple[JobLauncher, JobServer]:
-    """Return the launcher of Jobs and the server for their Pods. `namespace` is the operator's."""
+    """Return the launcher of Jobs and the server for their Pods. `namespace` is the operator's.
+
+    `may_start` returns whether this replica starts the runs of the resource with a uid; `slots`
+    are those of this replica, None without shards.
+    """
     host, certificate_namespace, secret = _names_for_jobs(settings.jobs, namespace)
     source = SecretCertificates(api, certificate_namespace, secret, CertificateLifetimes())
-    server = JobServer(proxy, source, settings.jobs.port, host)
+    owns = None if slots is None else slots.is_listed
+    server = JobServer(proxy, source, settings.jobs.port, host, owns)
 
     def client(of_resource: str) -> JobClient:
         return JobClient(api, of_resource or namespace)
@@ -124,7 +175,9 @@ def job_launcher_of(
     def on_adopted(ref: ObjectRef) -> None:
         enqueue(ref, Cause(Trigger.START, "end of an adopted run"))
 
-    launcher = JobLauncher(server, client, settings.ansible, fences, on_adopted=on_adopted)
+    launcher = JobLauncher(
+        server, client, settings.ansible, fences, on_adopted=on_adopted, may_start=may_start
+    )
     return launcher, server
 
 

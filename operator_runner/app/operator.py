@@ -214,6 +214,7 @@ class Operator:
             dependents=self._dependents,
             runs=self._runs,
             enqueue=self._enqueue,
+            on_listed=self._on_jobs_listed,
         )
         self._operator_condition = OperatorConditionReporter.of(
             self._api, connection.namespace, settings.operator_condition, self._leadership.term
@@ -448,8 +449,11 @@ class Operator:
 
     async def _enqueue_adoptions(self) -> None:
         """Reconcile resources with running Jobs before all others: their plays wait for it."""
+        self._enqueue_with_jobs(await self._execution.adoptable())
+
+    def _enqueue_with_jobs(self, refs: Sequence[ObjectRef]) -> None:
         namespaces = self._settings.namespaces
-        for ref in await self._execution.adoptable():
+        for ref in refs:
             if not namespaces or not ref.namespace or ref.namespace in namespaces:
                 self._enqueue(ref, Cause(Trigger.START, "running Job"))
 
@@ -486,6 +490,15 @@ class Operator:
             if slot_of(uid) in slots:
                 self._metrics.resource_seen(ref, created)
         self._metrics.shards.gained(len(slots))
+        if not self._execution.gained(slots):
+            self._enqueue_slots(slots)
+
+    def _on_jobs_listed(self, refs: Sequence[ObjectRef], slots: frozenset[int]) -> None:
+        """Enqueue the resources of gained slots, those with running Jobs first."""
+        self._enqueue_with_jobs(refs)
+        self._enqueue_slots(slots)
+
+    def _enqueue_slots(self, slots: frozenset[int]) -> None:
         for ref, uid in self._primary.chosen():
             if slot_of(uid) in slots:
                 self._enqueue(ref, Cause(Trigger.START, "slot gained"))
@@ -493,6 +506,7 @@ class Operator:
     def _on_released(self, slots: frozenset[int]) -> Mapping[str, BackoffState]:
         """Drop the state of the resources; another replica reconciles them from now on."""
         self._metrics.shards.released(len(slots))
+        self._execution.released(slots)
         found = [(ref, uid) for ref, uid in self._primary.chosen() if slot_of(uid) in slots]
         states = self._backoff_handover.released(slots, found)
         refs = [ref for ref, _ in found]

@@ -29,10 +29,13 @@ from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.server import Proxy, set_up_runner
 from operator_runner.proxy.status_errors import StatusError
 
-_INPUT, _OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
-_OFFSET = "Operator-Runner-Offset"
+_RUN = "/operator-runner.dev/run"
+_INPUT, _OUTPUT = f"{_RUN}/input", f"{_RUN}/output"
+_OFFSET, _UID = "Operator-Runner-Offset", "Operator-Runner-Resource-Uid"
+_ADDRESS = "Operator-Runner-Address"
+_MISDIRECTED = 421
 _REMEMBERED = 1000
-"""Number of ended runs whose Pods get 410."""
+"""Number of ended runs whose Pods get 410, and of those that were left to another replica."""
 _RENEWAL_SECONDS = 6 * 3600.0
 
 _log = structlog.get_logger(__name__)
@@ -88,19 +91,29 @@ class _Expected:
     """A Job that may be adopted until a time of the event loop."""
 
     until: float
+    uid: str
     decided: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class JobServer:
     """Serves the Pods of Jobs; see `ansible.jobs.launcher.PodEndpoint`."""
 
-    def __init__(self, proxy: Proxy, source: JobCertificates, port: int, address: Address) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        source: JobCertificates,
+        port: int,
+        address: Address,
+        owns: Callable[[str], bool] | None = None,
+    ) -> None:
         """Serve nothing yet.
 
         Port 0 selects a free one. `address` is where Pods reach the server; its port is 0 if that
-        is the port of the server.
+        is the port of the server. `owns` returns whether this replica decides which Jobs of the
+        resource with a uid are adopted; None if there are no other replicas with Jobs.
         """
         self._proxy = proxy
+        self._owns = owns
         self._source = source
         self._port = port
         self._address = address
@@ -110,6 +123,7 @@ class JobServer:
         self._authorities = b""
         self._attached: dict[bytes, _Attached] = {}
         self._ended: deque[bytes] = deque(maxlen=_REMEMBERED)
+        self._left: deque[bytes] = deque(maxlen=_REMEMBERED)
         self._expected: dict[bytes, _Expected] = {}
         self.waiting = 0
         """Requests that wait for the adoption of their Job."""
@@ -126,6 +140,11 @@ class JobServer:
     def authorities(self) -> bytes:
         """Return the CAs of the server as PEM."""
         return self._authorities
+
+    @property
+    def is_sharded(self) -> bool:
+        """Return whether other replicas behind the address have Jobs too."""
+        return self._owns is not None
 
     async def start(self) -> None:
         """Listen, unless `stop` has been called.
@@ -158,26 +177,49 @@ class JobServer:
         if self._listener is not None:
             await self._listener.stop()
 
-    def expect(self, token: str, seconds: float) -> None:
-        """Let requests with `token` wait until its Job is attached or refused, within `seconds`."""
-        until = asyncio.get_running_loop().time() + seconds
-        self._expected[_digest(token)] = _Expected(until)
+    def expect(self, token: str, uid: str, seconds: float) -> None:
+        """Let requests with `token` wait until its Job is attached or refused, within `seconds`.
+
+        `uid` is that of its resource. A run that is attached, or has ended, is not waited for.
+        """
+        digest = _digest(token)
+        if digest not in self._attached and digest not in self._ended:
+            until = asyncio.get_running_loop().time() + seconds
+            self._expected[digest] = _Expected(until, uid)
+
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        """Leave the expected Jobs of resources, by uid, to another replica."""
+        for digest in [key for key, each in self._expected.items() if is_lost(each.uid)]:
+            self._left.append(digest)
+            self._decide(digest)
 
     def refuse(self, token: str) -> None:
         """Refuse requests with the token of a Job that is not adopted."""
         self._decide(_digest(token))
 
     @contextmanager
-    def attach(self, run_id: str, token: str, channel: Channel) -> Iterator[None]:
-        """Let `token` give the access of a run inside the block, and use its channel."""
+    def attach(
+        self,
+        run_id: str,
+        token: str,
+        channel: Channel,
+        is_left: Callable[[], bool] = lambda: False,
+    ) -> Iterator[None]:
+        """Let `token` give the access of a run inside the block, and use its channel.
+
+        `is_left` returns, in the end, whether the Job is left to another operator: its Pod gets no
+        answer then, since 410 or 401 would end the play.
+        """
         digest = _digest(token)
+        with suppress(ValueError):
+            self._left.remove(digest)
         attached = self._attached[digest] = _Attached(self._proxy.granted(run_id), channel)
         self._decide(digest)
         try:
             yield
         finally:
             del self._attached[digest]
-            self._ended.append(digest)
+            (self._left if is_left() else self._ended).append(digest)
             for connection in list(attached.connections):
                 abort(connection)
 
@@ -202,6 +244,8 @@ class JobServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            if self.is_sharded and request.path == _RUN:
+                return self._located(request)
             attached = await self._authenticate(request)
             if request.path not in {_INPUT, _OUTPUT}:
                 return await self._proxy.respond(
@@ -212,12 +256,30 @@ class JobServer:
         except StatusError as failure:
             return failure.response()
 
+    def _located(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the address of this replica if the run is here, or is not adopted.
+
+        Raises StatusError if another replica has the run or will have it.
+        """
+        assert self._owns is not None
+        digest = _token_of(request)
+        if digest not in self._attached and digest not in self._expected:
+            is_mine = self._owns(request.headers.get(_UID, ""))
+            if digest in self._left or not is_mine:
+                raise StatusError(_MISDIRECTED, "another replica has the run; ask again")
+        name = request.transport and request.transport.get_extra_info("sockname")
+        return web.Response(headers={_ADDRESS: f"{name[0]}:{name[1]}"} if name else {})
+
     async def _authenticate(self, request: web.BaseRequest) -> _Attached:
         """Return the run of a request. Raises StatusError."""
-        scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-        digest = _digest(token.strip()) if scheme.lower() == "bearer" else b""
+        digest = _token_of(request)
         attached = self._attached.get(digest) or await self._adopted(digest, request)
         if attached is None:
+            if digest in self._left:
+                if request.transport is not None:
+                    # Clients repeat a request without an answer, but not one that is refused.
+                    abort(request.transport)
+                raise StatusError(_MISDIRECTED, "another replica has the run")
             if digest in self._ended and request.path in {_INPUT, _OUTPUT}:
                 raise StatusError(410, "the run has ended")
             raise StatusError(401, "invalid token: it is valid until the run of the Job ends")
@@ -258,6 +320,12 @@ async def _exchange(request: web.BaseRequest, channel: Channel) -> web.StreamRes
 def _names(host: str) -> list[str]:
     """Return the names of the serving certificate; the Pod connects through a relay on loopback."""
     return list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
+
+
+def _token_of(request: web.BaseRequest) -> bytes:
+    """Return the digest of the token of a request, empty without one."""
+    scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    return _digest(token.strip()) if scheme.lower() == "bearer" else b""
 
 
 def _digest(token: str) -> bytes:

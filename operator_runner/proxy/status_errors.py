@@ -16,6 +16,7 @@ _REASONS = {
     410: "Gone",
     413: "RequestEntityTooLarge",
     415: "UnsupportedMediaType",
+    421: "MisdirectedRequest",
     429: "TooManyRequests",
     500: "InternalError",
     502: "InternalError",

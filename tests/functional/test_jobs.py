@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from operator_runner.core.slot_assignment import SLOTS
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
 from tests.functional.test_operator import KIND, ROLE, echo
+from tests.support.balancer import balancer
 from tests.support.kubectl import Kubectl
 from tests.support.kubelet import kubelet
 from tests.support.operator import Operator, free_port
@@ -111,6 +113,96 @@ def _take_over(
     jobs = [line["job"] for line in first.lines("Created Job") + second.lines(adopted)]
     assert jobs[0] == jobs[1]
     assert kubectl.get("secret", "echo-jobs-certificate") is not None
+
+
+EACH = """
+- {{name: Count, ansible.builtin.shell: 'echo run >> {out}/{{{{ ansible_operator_meta.name }}}}'}}
+- {{name: Wait, ansible.builtin.wait_for: {{path: '{out}/go', timeout: 300, sleep: 1}}}}
+- name: Write through the owner
+  kubernetes.core.k8s:
+    api_version: v1
+    kind: ConfigMap
+    name: '{{{{ ansible_operator_meta.name }}}}'
+    namespace: '{{{{ ansible_operator_meta.namespace }}}}'
+"""
+NAMES = [f"echo-{number}" for number in range(4)]
+
+
+@pytest.mark.usefixtures("pods")
+async def test_jobs_of_shards_follow_their_resource_to_its_next_owner(
+    kubectl: Kubectl, project: Path, tmp_path: Path, make_operator: Callable[[str], Operator]
+) -> None:
+    """A replica joins, one is killed, and one ends: no play is repeated, and none is lost."""
+    write_project(project, kubectl, tmp_path)
+    (project / ROLE).write_text(EACH.format(out=tmp_path))
+    ports, service = [free_port() for _ in range(3)], free_port()
+    replicas = [make_operator(name) for name in ("first", "second", "third")]
+    flags = [
+        f"--jobs-service={kubectl.namespace}/echo-jobs:{service}",
+        "--shards=auto",
+        "--leader-elect",
+        "--leader-election-id=echo",
+        f"--leader-election-namespace={kubectl.namespace}",
+        "--leader-elect-lease-duration=12s",
+        "--leader-elect-renew-deadline=8s",
+        "--graceful-shutdown-timeout=1s",
+        f"--max-concurrent-reconciles={len(NAMES)}",
+    ]
+    commands = [
+        (one, [f"--jobs-port={port}", *flags]) for one, port in zip(replicas, ports, strict=True)
+    ]
+    async with balancer(service, ports):
+        await asyncio.to_thread(_move, commands, kubectl, tmp_path)
+
+
+def _move(commands: list[tuple[Operator, list[str]]], kubectl: Kubectl, out: Path) -> None:
+    (first, of_first), (second, of_second), (third, of_third) = commands
+
+    def details() -> str:
+        return "".join(each.log() for each, _ in commands)
+
+    def has_slots(operator: Operator, count: float) -> None:
+        name = "operator_runner_shard_slots"
+        eventually(
+            lambda: operator.metric(name, state="active"),
+            lambda slots: slots == count,
+            seconds=SECONDS,
+            details=details,
+        )
+
+    def adopted(operator: Operator) -> set[str]:
+        return {line["job"] for line in operator.lines("Adopted the Job of an earlier run")}
+
+    first.start(*of_first)
+    kubectl.apply(*(echo(name) for name in NAMES))
+    eventually(lambda: all((out / each).exists() for each in NAMES), seconds=SECONDS)
+    jobs = {line["job"] for line in first.lines("Created Job")}
+    assert len(jobs) == len(NAMES)
+    second.start(*of_second, wait=False)
+    has_slots(second, SLOTS / 2)
+    first.kill()
+    has_slots(second, SLOTS)
+    eventually(
+        lambda: adopted(second), lambda found: found == jobs, seconds=SECONDS, details=details
+    )
+    third.start(*of_third, wait=False)
+    has_slots(third, SLOTS / 2)
+    assert second.terminate() == 0
+    eventually(
+        lambda: adopted(third), lambda found: found == jobs, seconds=SECONDS, details=details
+    )
+    assert [(out / each).read_text() for each in NAMES] == ["run\n"] * len(NAMES)
+    (out / "go").touch()
+    for name in NAMES:
+        kubectl("wait", "--for=condition=Successful", f"{KIND}/{name}", "--timeout=300s")
+        written = kubectl.get("configmap", name)
+        assert written is not None
+        (owner,) = written["metadata"]["ownerReferences"]
+        assert owner["name"] == name
+    # The second run of each is that for changes which nothing has observed.
+    created = {line["job"] for each, _ in commands for line in each.lines("Created Job")}
+    assert jobs <= created
+    assert [each for each, _ in commands if each.lines("Deleting outdated Job")] == []
 
 
 @pytest.mark.usefixtures("pods")

@@ -21,7 +21,7 @@ from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.transmission import Transmission, write_transmission
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.errors import ApiError, RunError
+from operator_runner.core.errors import ApiError, Fenced, RunError
 from operator_runner.core.fencing import Fence, Fences
 from operator_runner.core.model import GVK, JobTemplate, Json, ObjectRef, RunRequest, Watch
 from operator_runner.core.settings import Address, AnsibleSettings
@@ -53,14 +53,26 @@ class PodEndpoint(Protocol):
     def authorities(self) -> bytes:
         """Return the PEM of the CAs that its certificate is verified with."""
 
-    def expect(self, token: str, seconds: float) -> None:
-        """Let requests with `token` wait until its Job is attached or refused, within `seconds`."""
+    @property
+    def is_sharded(self) -> bool:
+        """Return whether other replicas behind the address have Jobs too."""
+
+    def expect(self, token: str, uid: str, seconds: float) -> None:
+        """Let requests with `token` wait until its Job is attached or refused, within `seconds`.
+
+        `uid` is that of its resource.
+        """
 
     def refuse(self, token: str) -> None:
         """Refuse requests with the token of a Job that is not adopted."""
 
-    def attach(self, run_id: str, token: str, channel: RunChannel) -> AbstractContextManager[None]:
-        """Let `token` give the access of a run inside the block, and use its channel."""
+    def attach(
+        self, run_id: str, token: str, channel: RunChannel, is_left: Callable[[], bool]
+    ) -> AbstractContextManager[None]:
+        """Let `token` give the access of a run inside the block, and use its channel.
+
+        `is_left` returns, in the end, whether the Job is left to another operator.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +105,23 @@ class JobLauncher:
         client: Callable[[str], JobClient],
         ansible: AnsibleSettings,
         fences: Fences,
+        *,
         on_adopted: Callable[[ObjectRef], None] = lambda _: None,
+        may_start: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """`client` returns the client for a namespace, which is empty for the operator's own.
 
         `on_adopted` is called with the resource of each adopted run that has succeeded: changes
         while no operator ran, as of a Secret that the role reads, may have led to no run.
+        `may_start` returns whether this replica starts the runs of the resource with a uid: it
+        leaves the Jobs of others when their runs are cancelled.
         """
         self._server = server
         self._client = client
         self._ansible = ansible
         self._fences = fences
         self._on_adopted = on_adopted
+        self._may_start = may_start
         self._is_leaving = False
         self._ended: set[str] = set()
         """Uids of Jobs whose runs have reported their end, although they may still be active."""
@@ -115,8 +132,13 @@ class JobLauncher:
         """From now on, do not delete the Jobs of cancelled runs: the next operator adopts them."""
         self._is_leaving = True
 
-    async def expect_adoptions(self, watches: Iterable[Watch]) -> None:
-        """Have the server expect the Jobs of earlier runs that are under way. Raises ApiError."""
+    async def expect_adoptions(
+        self, watches: Iterable[Watch], is_mine: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        """Have the server expect the Jobs of earlier runs that are under way. Raises ApiError.
+
+        Only those of resources whose uid `is_mine` accepts.
+        """
         gvks: dict[str, list[GVK]] = {}
         for watch in watches:
             if watch.job is not None:
@@ -125,10 +147,14 @@ class JobLauncher:
         for namespace, kinds in gvks.items():
             client = self._client(namespace)
             for job in await client.jobs():
-                if job_failures.is_finished(job) or (token := await client.token(job)) is None:
+                uid = job["metadata"]["labels"][manifest.UID_LABEL]
+                if job_failures.is_finished(job) or not is_mine(uid):
+                    continue
+                token = await client.token(job)
+                if token is None or not is_mine(uid):
                     continue
                 seconds = job["spec"].get("activeDeadlineSeconds") or _ADOPTION_SECONDS
-                self._server.expect(token, seconds)
+                self._server.expect(token, uid, seconds)
                 self.adoptable += manifest.resources_of(job, kinds)
 
     async def ready(self) -> None:
@@ -149,8 +175,13 @@ class JobLauncher:
                 f"cannot start a Job in namespace {client.namespace}: {error}; "
                 "check the namespace, its quota, and the permissions with `operator-runner rbac`"
             ) from error
+
+        def is_left() -> bool:
+            has_ended = channel.is_complete or bool(channel.fault)
+            return not has_ended and self._leaves(request.uid, fence)
+
         try:
-            with self._server.attach(request.run_id, token, channel):
+            with self._server.attach(request.run_id, token, channel, is_left):
                 watching = asyncio.create_task(_watch(client, job, channel), name="watch of a Job")
                 try:
                     yield JobExecution(channel)
@@ -159,7 +190,15 @@ class JobLauncher:
             if adopted and channel.is_complete and channel.result() == 0:
                 self._on_adopted(request.ref)
         finally:
-            await self._end(client, job, channel, fence)
+            await self._end(client, job, channel, fence, is_left=is_left())
+
+    def _leaves(self, uid: str, fence: Fence) -> bool:
+        """Return whether another operator, or this one after a restart, continues the Job."""
+        try:
+            fence.check()
+        except Fenced:
+            return True
+        return self._is_leaving or not self._may_start(uid)
 
     async def _provide(
         self, client: JobClient, request: RunRequest, transmission: Transmission, fence: Fence
@@ -194,6 +233,8 @@ class JobLauncher:
             "port": address.port,
             "namespace": run.ref.namespace or "default",
         }
+        if self._server.is_sharded:
+            settings["uid"] = run.uid
         job = await client.create_job(manifest.job(run, template), fence)
         files = {
             "token": token.encode(),
@@ -210,7 +251,9 @@ class JobLauncher:
         _log.info("Created Job", job=job["metadata"]["name"], job_namespace=client.namespace)
         return job, token
 
-    async def _end(self, client: JobClient, job: Json, channel: RunChannel, fence: Fence) -> None:
+    async def _end(
+        self, client: JobClient, job: Json, channel: RunChannel, fence: Fence, *, is_left: bool
+    ) -> None:
         """Delete the Job of a cancelled run; one that has ended is kept for its `ttl`."""
         if channel.is_complete:
             uid = job["metadata"]["uid"]
@@ -221,7 +264,9 @@ class JobLauncher:
                 await client.delete_secret(job["metadata"]["name"], fence)
             except ApiError as error:
                 _log.warning("Cannot delete the Secret of the Job", error=str(error))
-        elif not self._is_leaving:
+        elif is_left:
+            _log.info("Left the Job to the next owner of its resource", job=job["metadata"]["name"])
+        else:
             await _delete(client, job, fence)
 
 

@@ -8,6 +8,7 @@ while the operator restarts. See docs/adr/0038-runs-as-jobs.md for the protocol.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import http.client
 import json
@@ -21,14 +22,22 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-INPUT, OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
-OFFSET_HEADER = "Operator-Runner-Offset"
+RUN = "/operator-runner.dev/run"
+INPUT, OUTPUT = RUN + "/input", RUN + "/output"
+OFFSET_HEADER, UID_HEADER = "Operator-Runner-Offset", "Operator-Runner-Resource-Uid"
+ADDRESS_HEADER = "Operator-Runner-Address"
+_MISDIRECTED = 421
 _CHUNK = 64 * 1024
 _RETRY_SECONDS = 0.5
+_SEARCH_SECONDS = 2.0
+"""Longest interval of the search for the replica that has the run."""
+_REPLY_SECONDS = 5.0
+"""Time limit for a replica to report whether it has the run: it may be frozen."""
 _REQUEST_SECONDS = 10.0
 """A request for output ends after this time, so that a lost connection is noticed."""
 _READ_SECONDS = 60.0
@@ -181,31 +190,115 @@ class Spool:
             self._grown.wait_for(lambda: self._ended or self._size > position, seconds)
 
 
-def relay(host: str, port: int) -> int:
-    """Listen on loopback and connect each client to the operator; return the port."""
+class Service:
+    """The address of the only operator that serves Jobs."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+
+    def connect(self) -> socket.socket:
+        """Return a connection to the operator; after a pause raise OSError if there is none."""
+        try:
+            return socket.create_connection(self._address, timeout=_READ_SECONDS)
+        except OSError:
+            # The operator restarts, or this is a replica that does not lead.
+            time.sleep(_RETRY_SECONDS)
+            raise
+
+
+class Replicas:
+    """The replicas behind an address, of which one has the run: the owner of the resource.
+
+    Each connection is preceded by a request that asks for the owner, because the next connection
+    to the address may be one to another replica, and because the owner changes while the replicas
+    are scaled, updated or fail.
+    """
+
+    def __init__(self, address: tuple[str, int], folder: Path, uid: str) -> None:
+        self._address = address
+        self._owner: tuple[str, int] | None = None
+        self._headers = {
+            "Authorization": "Bearer " + (folder / "token").read_text(),
+            UID_HEADER: uid,
+            "Connection": "close",
+        }
+        self._context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        self._lock = threading.Lock()
+        self._pause = 0.0
+        self._connections: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def connect(self) -> socket.socket:
+        """Return a connection to the owner; after a pause raise OSError if there is none."""
+        # One search at a time, or the connections that wait would flood the other replicas.
+        with self._lock:
+            owner = self._search()
+            if owner is None:
+                self._pause = min(2 * self._pause + 0.1, _SEARCH_SECONDS)
+                time.sleep(self._pause)
+                raise OSError("no replica has the run")
+            self._pause = 0.0
+            if owner != self._owner:
+                self._owner = owner
+                self._close_connections()
+            connection = socket.create_connection(owner, timeout=_READ_SECONDS)
+            self._connections.add(connection)
+            return connection
+
+    def _search(self) -> tuple[str, int] | None:
+        if self._owner is not None and (owner := self._ask(self._owner)) is not None:
+            return owner
+        return self._ask(self._address)
+
+    def _ask(self, address: tuple[str, int]) -> tuple[str, int] | None:
+        """Return the address of the replica that replies, None if it does not have the run."""
+        try:
+            plain = socket.create_connection(address, timeout=_REPLY_SECONDS)
+            with plain, self._context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+                connection = http.client.HTTPConnection("127.0.0.1")
+                connection.sock = secure
+                connection.request("GET", RUN, headers=self._headers)
+                reply = connection.getresponse()
+                if reply.status == _MISDIRECTED:
+                    return None
+                host, _, port = reply.headers.get(ADDRESS_HEADER, "").rpartition(":")
+                return (host, int(port)) if host else address
+        except (OSError, ValueError, http.client.HTTPException):
+            return None
+
+    def _close_connections(self) -> None:
+        """Close the connections to the former owner, which may be frozen."""
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):  # it is closed
+                connection.shutdown(socket.SHUT_RDWR)
+        self._connections.clear()
+
+
+def relay(connect: Callable[[], socket.socket]) -> int:
+    """Listen on loopback and connect each client to the operator; return the port.
+
+    `connect` returns a connection to it; it raises OSError to be called again.
+    """
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
 
     def accept() -> NoReturn:
         while True:
             client, _ = listening.accept()
-            _start_thread(_serve, client, host, port)
+            _start_thread(_serve, client, connect)
 
     _start_thread(accept)
     return int(listening.getsockname()[1])
 
 
-def _serve(client: socket.socket, host: str, port: int) -> None:
+def _serve(client: socket.socket, connect: Callable[[], socket.socket]) -> None:
     end = time.monotonic() + _GIVE_UP_SECONDS
     while True:
         try:
-            server = socket.create_connection((host, port), timeout=_READ_SECONDS)
+            server = connect()
             break
         except OSError:
-            # The operator restarts, or this is a replica that does not lead.
             if time.monotonic() > end:
                 client.close()
                 return
-            time.sleep(_RETRY_SECONDS)
     server.settimeout(None)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     _start_thread(_pump, server, client)
@@ -260,7 +353,9 @@ def main() -> None:
     """Run the play and exit with the status of ansible-runner."""
     folder, data = Path(sys.argv[1]), Path(sys.argv[2])
     settings = json.loads((folder / "settings.json").read_text())
-    port = relay(settings["host"], settings["port"])
+    address, uid = (settings["host"], settings["port"]), settings.get("uid")
+    operator_address = Service(address) if uid is None else Replicas(address, folder, uid)
+    port = relay(operator_address.connect)
     scratch = Path(tempfile.mkdtemp(dir=data))
     kubeconfig = scratch / "kubeconfig"
     _write_kubeconfig(kubeconfig, folder, port, settings["namespace"])

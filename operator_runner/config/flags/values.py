@@ -183,14 +183,14 @@ def _job_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
             f"--once: {kinds} has `execution.job`, and Pods would connect to the operator behind"
             " --jobs-service; set --jobs-host instead"
         )
+    if options["jobs_host"] and options["shards"] is not None:
+        problems.append(
+            f"{kinds}: `execution.job` with --shards needs --jobs-service instead of --jobs-host,"
+            " because Pods connect to the replica that has the resource at that time"
+        )
     if options["step"]:
         problems.append(
             f"--step: {kinds} has `execution.job`, and its runs have no terminal; omit --step"
-        )
-    if options["shards"] is not None:
-        problems.append(
-            f"{kinds}: `execution.job` does not work with --shards, because Pods connect to the"
-            " leader; remove --shards, and raise --max-concurrent-reconciles for more Jobs at once"
         )
     return problems
 

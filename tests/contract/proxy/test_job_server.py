@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from tests.fakes.term import Clock
 
+from operator_runner.ansible.jobs.worker import Replicas
 from operator_runner.core.errors import Unavailable
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import Json
@@ -27,6 +28,8 @@ from tests.contract.proxy.conftest import SECONDS, WATCH, Recorder, config_map, 
 
 INPUT, OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
 TOKEN = "the-token-of-a-job"
+SOURCE = InMemoryCertificates(CertificateLifetimes())
+"""The certificates are those of all replicas."""
 
 
 class Output:
@@ -87,9 +90,10 @@ class Failing(InMemoryCertificates):
         return await super().current(names, is_published=is_published)
 
 
-async def serve(proxy: Proxy) -> AsyncIterator[JobServer]:
-    source = InMemoryCertificates(CertificateLifetimes())
-    server = JobServer(proxy, source, 0, Address("127.0.0.1", 0))
+async def serve(
+    proxy: Proxy, owns: Callable[[str], bool] | None = None
+) -> AsyncIterator[JobServer]:
+    server = JobServer(proxy, SOURCE, 0, Address("127.0.0.1", 0), owns)
     await server.start()
     try:
         yield server
@@ -190,7 +194,7 @@ async def test_requests_of_a_running_job_wait_for_its_adoption(
 ) -> None:
     """The play does not notice that its operator has restarted; other tokens are refused."""
     path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps/owner"
-    server.expect(TOKEN, SECONDS)
+    server.expect(TOKEN, "uid", SECONDS)
     early = asyncio.create_task(pod.send("GET", path))
     while not server.waiting:  # noqa: ASYNC110 (the request is on its way)
         await asyncio.sleep(0.05)
@@ -205,13 +209,13 @@ async def test_requests_of_a_job_that_is_not_adopted_are_refused(
     server: JobServer, pod: Pod
 ) -> None:
     """The Job is deleted, or its deadline has passed."""
-    server.expect(TOKEN, SECONDS)
+    server.expect(TOKEN, "uid", SECONDS)
     early = asyncio.create_task(pod.send("GET", "/api"))
     while not server.waiting:  # noqa: ASYNC110 (the request is on its way)
         await asyncio.sleep(0.05)
     server.refuse(TOKEN)
     assert (await early)[0] == 401
-    server.expect("late", 0.0)
+    server.expect("late", "uid", 0.0)
     assert (await pod.send("GET", "/api", token="late"))[0] == 401
 
 
@@ -227,6 +231,104 @@ async def test_pods_of_jobs_that_are_left_to_the_next_operator_get_no_answer(
     with pytest.raises(aiohttp.ClientConnectionError):
         await pod.send("GET", OUTPUT)
     await server.stop()
+
+
+@pytest.fixture
+async def replicas(proxy: Proxy) -> AsyncIterator[tuple[JobServer, JobServer]]:
+    """Serve the ports of two replicas, of which the first owns all resources."""
+    async for first in serve(proxy, lambda _: True):
+        async for second in serve(proxy, lambda _: False):
+            yield first, second
+
+
+def found_by(
+    asked: JobServer, folder: Path, token: str = TOKEN
+) -> Callable[[], Awaitable[tuple[str, int] | None]]:
+    """Return what asks replicas for the one with the run, as the relay of its Pod does."""
+    (folder / "token").write_text(token)
+    (folder / "ca.crt").write_bytes(asked.authorities)
+    relay = Replicas((asked.address.host, asked.address.port), folder, "uid")
+
+    def find() -> tuple[str, int] | None:
+        try:
+            with relay.connect() as connection:
+                host, port = connection.getpeername()
+                return host, port
+        except OSError:
+            return None
+
+    return lambda: asyncio.to_thread(find)
+
+
+async def test_a_pod_finds_the_replica_that_has_its_run(
+    replicas: tuple[JobServer, JobServer], proxy: Proxy, owner: Json, tmp_path: Path
+) -> None:
+    """Others report that they do not have it; the owner of the resource refuses other tokens."""
+    first, second = replicas
+    here = (first.address.host, first.address.port)
+    with proxy.grant(owner, WATCH, "run-1"), first.attach("run-1", TOKEN, Output(tmp_path)):
+        assert await found_by(second, tmp_path)() is None
+        assert await found_by(first, tmp_path)() == here
+    assert await found_by(first, tmp_path, "invented")() == here
+    pod = Pod(first)
+    assert (await pod.send("GET", OUTPUT, token="invented"))[0] == 401
+    await pod.session.close()
+
+
+async def test_a_pod_follows_its_run_to_the_next_owner(
+    replicas: tuple[JobServer, JobServer], proxy: Proxy, owner: Json, tmp_path: Path
+) -> None:
+    """The former owner gives its play no answer, which would fail a task or end the Pod."""
+    former, current = replicas
+    find = found_by(former, tmp_path)
+    output, pod = Output(tmp_path), Pod(former)
+    with (
+        proxy.grant(owner, WATCH, "run-1"),
+        former.attach("run-1", TOKEN, output, lambda: True),
+    ):
+        assert await find() == (former.address.host, former.address.port)
+        assert (await pod.send("GET", OUTPUT))[0] == 200
+    for path in (OUTPUT, "/api"):
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await pod.send("GET", path)
+    await pod.session.close()
+    assert await find() is None
+    find = found_by(current, tmp_path)
+    current.expect(TOKEN, "uid", SECONDS)
+    assert await find() == (current.address.host, current.address.port)
+
+
+async def test_expected_jobs_of_released_slots_are_left_to_the_next_owner(
+    replicas: tuple[JobServer, JobServer], tmp_path: Path
+) -> None:
+    """Requests that wait for the adoption end without an answer, and are repeated there."""
+    server, _ = replicas
+    server.expect(TOKEN, "uid", SECONDS)
+    pod = Pod(server)
+    early = asyncio.create_task(pod.send("GET", "/api"))
+    while not server.waiting:  # noqa: ASYNC110 (the request is on its way)
+        await asyncio.sleep(0.05)
+    server.forget(lambda uid: uid == "other")
+    assert await found_by(server, tmp_path)() is not None
+    server.forget(lambda uid: uid == "uid")
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await early
+    await pod.session.close()
+    assert await found_by(server, tmp_path)() is None
+
+
+async def test_a_job_that_is_expected_late_has_no_second_life(
+    replicas: tuple[JobServer, JobServer], proxy: Proxy, owner: Json, tmp_path: Path
+) -> None:
+    """A Job that was listed while its run began or ended is not waited for."""
+    server, _ = replicas
+    client = Pod(server)
+    with proxy.grant(owner, WATCH, "run-1"), server.attach("run-1", TOKEN, Output(tmp_path)):
+        server.expect(TOKEN, "uid", SECONDS)
+    assert (await client.send("GET", OUTPUT))[0] == 410
+    server.expect(TOKEN, "uid", SECONDS)
+    assert (await client.send("GET", OUTPUT))[0] == 410
+    await client.session.close()
 
 
 async def test_certificates_are_renewed_after_any_error(

@@ -39,6 +39,7 @@ from operator_runner.net.certificate_authority import CertificateLifetimes
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import Recorder, config_map
+from tests.fakes.term import Clock, held_term
 from tests.support.kubelet import Kubelet, kubelet
 
 SETTINGS = AnsibleSettings(skip_facts=True)
@@ -68,6 +69,9 @@ class JobRuns:
         self.out.mkdir()
         self.watch = Watch(GVK("", "v1", "ConfigMap"), RunContent(role=self.role), job=TEMPLATE)
         self.recorder = Recorder()
+        self.clock = Clock()
+        self.term = held_term(self.clock)
+        self.owns_slot = True
 
     async def start(self) -> None:
         """Start the operator's servers; a second call is the next operator on the same port."""
@@ -88,7 +92,12 @@ class JobRuns:
         server = JobServer(proxy, source, self.port, Address("127.0.0.1", 0))
         self.adopted: list[ObjectRef] = []
         self.launcher = JobLauncher(
-            server, lambda _: self.client, SETTINGS, Fences(), self.adopted.append
+            server,
+            lambda _: self.client,
+            SETTINGS,
+            Fences(lambda _: self.term),
+            on_adopted=self.adopted.append,
+            may_start=lambda _: self.owns_slot,
         )
         await self.launcher.expect_adoptions([self.watch])
         await server.start()

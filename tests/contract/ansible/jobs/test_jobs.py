@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from structlog.testing import capture_logs
 
 from operator_runner.ansible.jobs.job_failures import is_finished
 from tests.contract.ansible.jobs.conftest import SECONDS, JobRuns
+from tests.fakes.term import EPOCH
 
 WAITING = """
 - name: Count
@@ -171,6 +173,33 @@ async def test_the_next_operator_adopts_a_running_job(runs: JobRuns) -> None:
     assert await runs.written("count") == "run\n"
     tasks_seen = [e.data["task"] for e in runs.events if e.kind == "runner_on_ok"]
     assert tasks_seen == ["Count", "Wait", "kubernetes.core.k8s_info"]
+    assert runs.adopted == [runs.ref]
+
+
+@pytest.mark.parametrize("loss", ["slot", "Lease"])
+async def test_the_job_of_a_lost_resource_is_left_to_its_next_owner(
+    runs: JobRuns, loss: str
+) -> None:
+    """A cancelled run neither deletes its Job nor ends its Pod if another replica continues it."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    job = await runs.job()
+    if loss == "slot":
+        runs.owns_slot = False
+    else:
+        runs.clock.now += 11
+    running.cancel()
+    await asyncio.wait({running})
+    assert (await runs.job())["metadata"]["uid"] == job["metadata"]["uid"]
+    assert await runs.client.token(job)
+    await runs.stop()
+    runs.owns_slot = True
+    runs.term.extend(EPOCH, runs.clock.now)
+    (runs.out / "go").touch()
+    await runs.start()
+    outcome = await runs(WAITING)
+    assert outcome.successful, outcome.failures
+    assert await runs.written("count") == "run\n"
     assert runs.adopted == [runs.ref]
 
 

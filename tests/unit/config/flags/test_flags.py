@@ -537,7 +537,7 @@ def test_the_help_shows_every_flag_in_its_section() -> None:
         (("--jobs-host=a", "--jobs-service=b"), "Web: `execution.job` needs --jobs-service"),
         (
             ("--jobs-host=a", "--leader-elect", "--leader-election-id=x", "--shards=auto"),
-            "Web: `execution.job` does not work with --shards",
+            "Web: `execution.job` with --shards needs --jobs-service",
         ),
         (("--jobs-service=b", "--once=webs/a"), "--once: Web has `execution.job`"),
     ],
