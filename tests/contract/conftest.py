@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.fakes.term import Clock, held_term
 
 from operator_runner.core.fencing import Fences, LeaseTerm
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
 from tests.contract.kube.scripted import ScriptedServer
+from tests.fakes.term import Clock, held_term
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.fakes.term import Clock
 
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence, Fences, LeaseTerm
@@ -20,6 +19,7 @@ from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection, connect
 from operator_runner.net.serving_certificate import server_context
 from tests.contract.kube.scripted import kubeconfig
+from tests.fakes.term import Clock
 from tests.support.kubectl import Kubectl
 
 _SECONDS = 60.0

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 from structlog.testing import capture_logs
-from tests.fakes.term import Clock, held_term
 
 from operator_runner.core.model import GVK, Json, RunContent, Watch
 from operator_runner.devcluster import Cluster
@@ -22,6 +21,7 @@ from operator_runner.kube.session import Connection, connect
 from operator_runner.olm import OperatorConditionReporter, upgradeable_condition
 from tests.contract.kube.scripted import kubeconfig
 from tests.contract.kube.waiting import until
+from tests.fakes.term import Clock, held_term
 from tests.support.kubectl import Kubectl
 from tests.support.olm import CONDITION, condition_of, crd, grant_condition, operator_condition
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.fakes.term import Clock
 
 from operator_runner.core.fencing import Fences, LeaseTerm
 from operator_runner.core.model import Json, ObjectRef
@@ -20,6 +19,7 @@ from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from tests.contract.kube.waiting import until
 from tests.contract.tools.storage_migration.webhook import Webhook
+from tests.fakes.term import Clock
 
 from .conftest import SECONDS, WATCH, Recorder, Run, config_map, proxied
 from .test_streams import answer, client

@@ -11,7 +11,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.fakes.term import Clock
 
 from operator_runner.ansible.jobs.worker import Replicas
 from operator_runner.core.errors import Unavailable
@@ -25,6 +24,7 @@ from operator_runner.proxy import job_server
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import SECONDS, WATCH, Recorder, config_map, proxied
+from tests.fakes.term import Clock
 
 INPUT, OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
 TOKEN = "the-token-of-a-job"

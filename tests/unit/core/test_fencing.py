@@ -6,7 +6,6 @@ import asyncio
 import time
 
 import pytest
-from tests.fakes.term import EPOCH, Clock, held_term
 
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import (
@@ -18,6 +17,7 @@ from operator_runner.core.fencing import (
     boot_time,
 )
 from operator_runner.core.model import GVK, ObjectRef
+from tests.fakes.term import EPOCH, Clock, held_term
 
 TIMES = LeaseTimes(duration=15.0, renew_deadline=10.0)
 NEXT = ("uid", 1)

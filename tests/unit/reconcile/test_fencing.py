@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.term import Clock, held_term
 
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fences
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure
+from tests.fakes.term import Clock, held_term
 from tests.unit.reconcile import test_reconciler as single
 from tests.unit.reconcile.test_superseding import PLAIN, REF, Case, resource
 
