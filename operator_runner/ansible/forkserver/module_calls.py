@@ -1,8 +1,6 @@
-"""Module calls of a run: requested by the play and its workers, forked by the run's supervisor.
+"""Module calls of a run: sent by the play and its workers, received by the module's process.
 
-The play does not fork them itself: after a fork a process copies every page that it writes to,
-and a play writes to many, a supervisor to few. The supervisor's memory also contains no data of
-the play that a module could read.
+Between them is the run's supervisor, which forks that process (`module_forks`).
 """
 
 from __future__ import annotations
@@ -17,16 +15,14 @@ import socket
 import struct
 from dataclasses import asdict, dataclass
 
-from operator_runner.ansible.forkserver.forks import fork
-
-_STATUS = struct.Struct("i")
+STATUS = struct.Struct("i")
 _CHUNK = 64 * 1024
 _KILLED = 128 + signal.SIGKILL
-_SOON, _SHARED_SOON = b"soon", b"shared soon"
-_MODULE = b"module"
+SOON, SHARED_SOON = b"soon", b"shared soon"
+MODULE = b"module"
 """A module with a process of its own; the key of a shared process is in the place of it."""
-_ENDING, _READY = b"ending", b"ready"
-_MESSAGE_BYTES = 64
+ENDING, READY = b"ending", b"ready"
+MESSAGE_BYTES = 64
 """Maximum size of a message beside its descriptors: a SHA-256 digest in hexadecimal digits."""
 
 
@@ -57,7 +53,7 @@ def announce_module(requests: socket.socket, *, shared: bool = False) -> None:
 
     `shared`: the process of an earlier module is ready enough.
     """
-    requests.send(_SHARED_SOON if shared else _SOON)
+    requests.send(SHARED_SOON if shared else SOON)
 
 
 def call_module(
@@ -73,190 +69,14 @@ def call_module(
     sent = (message, out[1], err[1], ended[1])
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", sent))
     try:
-        requests.sendmsg([share_key.encode() or _MODULE], [rights])
+        requests.sendmsg([share_key.encode() or MODULE], [rights])
     finally:
         for descriptor in sent:
             os.close(descriptor)
     stdout, stderr, status = _read_all(out[0], err[0], ended[0])
-    if len(status) < _STATUS.size:
+    if len(status) < STATUS.size:
         return _KILLED, stdout, stderr
-    return _as_shell_status(_STATUS.unpack_from(status)[0], stdout, stderr)
-
-
-class ModuleForks:
-    """The supervisor's side: run the requested modules in forks, and report how they ended.
-
-    One process waits for a module that has been announced, with the start of a program behind it.
-    Another one may wait for the next module that can share it.
-    """
-
-    def __init__(self) -> None:
-        """Open the socket; `requests` is the end for the play."""
-        self._socket, self.requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._spare: _Waiting | None = None
-        self._running: dict[int, tuple[int, int]] = {}  # pidfd -> pid, descriptor for its status
-        self._shared: _Shared | None = None
-
-    def watched(self) -> list[int]:
-        """Return the descriptors to wait for."""
-        shared = [self._shared.process.orders.fileno()] if self._shared is not None else []
-        return [self._socket.fileno(), *self._running, *shared]
-
-    def handle(self, ready: list[int]) -> None:
-        """Deal with those of `watched` that are ready to be read."""
-        # The shared process first, because it may be free for a module that is requested. Requests
-        # last: they open descriptors, which may get the numbers of closed ones.
-        if self._shared is not None and self._shared.process.orders.fileno() in ready:
-            self._receive(self._shared)
-        for descriptor in set(ready) & set(self._running):
-            self._finish(descriptor)
-        if self._socket.fileno() in ready:
-            self._take()
-
-    def close(self) -> None:
-        """Release the processes that wait for a module: none will come."""
-        spare, self._spare = self._spare, None
-        shared, self._shared = self._shared, None
-        if shared is not None:
-            # One that still runs a module ends after it.
-            shared.process.orders.close()
-        if spare is not None:
-            spare.orders.close()
-            os.waitpid(spare.pid, 0)
-        if shared is not None and shared.is_free:
-            os.waitpid(shared.process.pid, 0)
-
-    def _take(self) -> None:
-        message, rights, _, _ = self._socket.recvmsg(_MESSAGE_BYTES, socket.CMSG_SPACE(4 * 4))
-        needed = message == _SOON or (message == _SHARED_SOON and self._shared is None)
-        if needed and self._spare is None:
-            with contextlib.suppress(OSError):  # a fork that is needed reports it
-                self._spare = _fork()
-        if not rights:
-            return
-        given = array.array("i", rights[0][2])
-        file, out, err, ended = given
-        pid = self._start(message, given)
-        for descriptor in (file, out, err):
-            os.close(descriptor)
-        self._running[os.pidfd_open(pid)] = pid, ended
-
-    def _start(self, message: bytes, given: array.array[int]) -> int:
-        shared = self._shared
-        if shared is not None and shared.key == message and self._is_free(shared):
-            shared.is_free = False
-            if shared.process.run(message, given):
-                return shared.process.pid
-            self._shared = None
-        process, self._spare = self._spare or _fork(), None
-        while not process.run(message, given):
-            process = _fork()
-        if message == _MODULE or self._shared is not None:
-            # Only one waits for the next module that may share it. Without its socket this one
-            # cannot: it ends with its module.
-            process.orders.close()
-        else:
-            self._shared = _Shared(process, message)
-        return process.pid
-
-    def _is_free(self, shared: _Shared) -> bool:
-        """Return whether the shared process takes a module; wait if it is about to report it.
-
-        It reports the end of its module before the play can read the result, and so before the
-        play requests another module.
-        """
-        while not shared.is_free and self._shared is shared:
-            try:
-                self._receive(shared, 0 if shared.is_ending else socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-        return shared.is_free and self._shared is shared
-
-    def _receive(self, shared: _Shared, flags: int = 0) -> None:
-        """Note what the shared process reports: that its module ends, or that it takes another."""
-        try:
-            report = shared.process.orders.recv(_MESSAGE_BYTES, flags)
-        except ConnectionError:
-            report = b""
-        if report == _ENDING:
-            shared.is_ending = True
-        elif report == _READY:
-            self._release(shared.process.pid)
-            shared.is_free, shared.is_ending = True, False
-        else:
-            self._forget_shared()
-
-    def _release(self, pid: int) -> None:
-        """Forget the call of a shared process, which has reported the status of its module."""
-        ((descriptor, ended),) = (
-            (descriptor, ended)
-            for descriptor, (process, ended) in self._running.items()
-            if process == pid
-        )
-        del self._running[descriptor]
-        os.close(ended)
-        os.close(descriptor)
-
-    def _forget_shared(self) -> None:
-        """Take no more modules to the shared process, which ends."""
-        shared, self._shared = self._shared, None
-        assert shared is not None
-        shared.process.orders.close()
-        if shared.is_free:
-            os.waitpid(shared.process.pid, 0)
-
-    def _finish(self, process: int) -> None:
-        pid, ended = self._running.pop(process)
-        _, status = os.waitpid(pid, 0)
-        if self._shared is not None and self._shared.process.pid == pid:
-            self._shared.process.orders.close()
-            self._shared = None
-        with contextlib.suppress(BrokenPipeError):
-            os.write(ended, _STATUS.pack(status))
-        os.close(ended)
-        os.close(process)
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A process that waits for its module."""
-
-    pid: int
-    orders: socket.socket
-
-    def run(self, message: bytes, descriptors: array.array[int]) -> bool:
-        """Have it run a module; False if it has been killed meanwhile."""
-        try:
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
-            self.orders.sendmsg([message], rights)
-        except OSError:
-            self.orders.close()
-            os.waitpid(self.pid, 0)
-            return False
-        return True
-
-
-@dataclass(slots=True)
-class _Shared:
-    """A process that runs modules with the same key, one after the other."""
-
-    process: _Waiting
-    key: bytes
-    is_free: bool = False
-    is_ending: bool = False
-    """Whether its module has ended and it is put back, or exits."""
-
-
-def _fork() -> _Waiting:
-    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pid = fork()
-    if not pid:
-        # ansible-core reads its settings when it is imported, so not before it is loaded.
-        from operator_runner.ansible.forkserver.module_process import become_module
-
-        become_module(far)
-    far.close()
-    return _Waiting(pid, near)
+    return _as_shell_status(STATUS.unpack_from(status)[0], stdout, stderr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,23 +97,23 @@ class GivenModule:
                 os.close(stream)  # unless the module did
         with contextlib.suppress(BrokenPipeError):
             # As waitpid has it.
-            os.write(self.ended, _STATUS.pack(status << 8))
+            os.write(self.ended, STATUS.pack(status << 8))
 
     def report_ending(self, orders: socket.socket) -> None:
         """Report to the supervisor that the module ends, before the play can notice it."""
         if self.is_shared:
             with contextlib.suppress(OSError):  # the supervisor wants no more modules
-                orders.send(_ENDING)
+                orders.send(ENDING)
 
     def offer_process(self, orders: socket.socket) -> None:
         """Offer the process for another module. Raises OSError if none is wanted."""
         os.close(self.ended)
-        orders.send(_READY)
+        orders.send(READY)
 
 
 def receive_module(orders: socket.socket) -> GivenModule | None:
     """Return the module that the process is to run; None if there will be none."""
-    request, rights, _, _ = orders.recvmsg(_MESSAGE_BYTES, socket.CMSG_SPACE(4 * 4))
+    request, rights, _, _ = orders.recvmsg(MESSAGE_BYTES, socket.CMSG_SPACE(4 * 4))
     if not rights:
         return None
     message, out, err, ended = array.array("i", rights[0][2])
@@ -301,7 +121,7 @@ def receive_module(orders: socket.socket) -> GivenModule | None:
     with os.fdopen(message, "rb") as file:
         file.seek(0)
         call = ModuleCall(**json.load(file))
-    return GivenModule(call, out, err, ended, is_shared=request != _MODULE)
+    return GivenModule(call, out, err, ended, is_shared=request != MODULE)
 
 
 def _as_shell_status(status: int, stdout: bytes, stderr: bytes) -> tuple[int, bytes, bytes]:

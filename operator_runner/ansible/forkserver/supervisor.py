@@ -22,7 +22,7 @@ from ansible_runner import runner as ansible_runner_module
 
 from operator_runner.ansible.forkserver.forks import fork
 from operator_runner.ansible.forkserver.messages import Message
-from operator_runner.ansible.forkserver.module_calls import ModuleForks
+from operator_runner.ansible.forkserver.module_forks import ModuleForks
 from operator_runner.ansible.forkserver.play import become_play
 from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import PatchSelection

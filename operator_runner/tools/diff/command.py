@@ -30,11 +30,11 @@ from operator_runner.telemetry import logs
 from operator_runner.tools.resources.options import (
     DurationType,
     NameType,
-    ResourceName,
     cluster_options,
     diff_output_option,
 )
 from operator_runner.tools.resources.output import OutputFormat, print_coloured, print_data
+from operator_runner.tools.resources.resource_name import ResourceName
 
 if TYPE_CHECKING:
     from operator_runner.reconcile.preview import Preview

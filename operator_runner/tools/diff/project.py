@@ -23,7 +23,7 @@ from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection, connect
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.preview import Preview, Previewer
-from operator_runner.tools.resources.options import ResourceName
+from operator_runner.tools.resources.resource_name import ResourceName
 
 
 class _NoObserver:

@@ -13,7 +13,7 @@ from operator_runner.kube.api import FIELD_MANAGER, JSON, Api
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.paging import list_pages
-from operator_runner.tools.resources.options import ResourceName
+from operator_runner.tools.resources.resource_name import ResourceName
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize
 from operator_runner.tools.run_lines import is_valid_event
 

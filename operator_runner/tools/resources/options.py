@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,28 +15,11 @@ from click.shell_completion import CompletionItem
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.tools.resources.output import OutputFormat
+from operator_runner.tools.resources.resource_name import ResourceName
 
-EXIT_UNANSWERED = 3
-"""Exit status of a command that no operator has answered in time; 1 is a failure, 2 wrong usage."""
 _INTERRUPTED = 128 + signal.SIGINT
 _Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceName:
-    """A resource as a user names it: `pages/page-sample`."""
-
-    kind: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> ResourceName:
-        """Split KIND/NAME. Raises ValueError."""
-        kind, _, name = text.partition("/")
-        if not kind or not name or "/" in name:
-            raise ValueError(f"invalid resource {text!r}: write KIND/NAME, such as pages/home")
-        return cls(kind, name)
 
 
 class NameType(click.ParamType[ResourceName]):

@@ -1,4 +1,4 @@
-"""Print tables as kubectl does, and JSON and YAML; colours only on a terminal."""
+"""Print tables as kubectl does, JSON and YAML, colours only on a terminal; exit statuses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import click
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools import yaml_io
 
+EXIT_UNANSWERED = 3
+"""Exit status of a command that no operator has answered in time; 1 is a failure, 2 wrong usage."""
 _GAP = "   "
 _COLOURS = {
     "True": "green",

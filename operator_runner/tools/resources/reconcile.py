@@ -24,8 +24,8 @@ from operator_runner.reconcile.request_annotations import (
     suspension,
 )
 from operator_runner.telemetry.printable import printable
-from operator_runner.tools.resources.options import EXIT_UNANSWERED, DurationType, complete
-from operator_runner.tools.resources.output import OutputFormat
+from operator_runner.tools.resources.options import DurationType, complete
+from operator_runner.tools.resources.output import EXIT_UNANSWERED, OutputFormat
 from operator_runner.tools.resources.targets import Results, Targets, target_options
 from operator_runner.tools.task_paths import with_short_paths
 

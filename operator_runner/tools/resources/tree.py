@@ -17,7 +17,6 @@ from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.tools.ages import age
 from operator_runner.tools.resources.options import (
     NameType,
-    ResourceName,
     cluster_options,
     complete,
     output_option,
@@ -28,6 +27,7 @@ from operator_runner.tools.resources.output import (
     print_document,
     print_table,
 )
+from operator_runner.tools.resources.resource_name import ResourceName
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource

@@ -10,7 +10,6 @@ from click.shell_completion import CompletionItem
 from operator_runner.tools.resources.options import (
     IdOrNameType,
     KindOrNameType,
-    ResourceName,
     cluster_options,
     complete,
     kubeconfig_option,
@@ -19,6 +18,7 @@ from operator_runner.tools.resources.options import (
     work_dir_option,
 )
 from operator_runner.tools.resources.output import OutputFormat
+from operator_runner.tools.resources.resource_name import ResourceName
 
 _WANTED = click.Argument(["wanted"])
 

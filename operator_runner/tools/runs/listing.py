@@ -19,14 +19,15 @@ from operator_runner.telemetry.runs.record import matches, object_json
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
-from operator_runner.tools.resources.options import EXIT_UNANSWERED, ResourceName
 from operator_runner.tools.resources.output import (
+    EXIT_UNANSWERED,
     OutputFormat,
     print_data,
     print_document,
     print_row,
     print_table,
 )
+from operator_runner.tools.resources.resource_name import ResourceName
 from operator_runner.tools.run_lines import line_of
 from operator_runner.tools.runs.display import HEADER, WIDE_HEADER, row
 

@@ -15,7 +15,7 @@ from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import matches
 from operator_runner.tools.operator_api.discovery import Operators
-from operator_runner.tools.resources.options import EXIT_UNANSWERED
+from operator_runner.tools.resources.output import EXIT_UNANSWERED
 from operator_runner.tools.runs.html_report import report_of_runs
 from operator_runner.tools.runs.listing import newest, warn_invalid, without_repetitions
 from operator_runner.tools.runs.run_details import open_operators, read_output, read_run

@@ -17,13 +17,14 @@ from operator_runner.telemetry.runs.record import SKIPPED
 from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
-from operator_runner.tools.resources.options import EXIT_UNANSWERED, ResourceName
 from operator_runner.tools.resources.output import (
+    EXIT_UNANSWERED,
     OutputFormat,
     print_coloured,
     print_data,
     print_table,
 )
+from operator_runner.tools.resources.resource_name import ResourceName
 from operator_runner.tools.runs.display import (
     REQUEST_HEADER,
     TASK_HEADER,
