@@ -35,8 +35,10 @@ RUN /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --no-deps .
  && /opt/operator-runner/bin/python -m compileall -q -j 0 -x '/kubernetes/aio/client/(api|models)/[^_]' /opt/operator-runner/lib
 
 FROM python
+# LOGNAME: Python 3.13 ends programs of Ansible whose user id has no name, as on OpenShift.
 ENV HOME=/opt/ansible \
     USER_NAME=ansible \
+    LOGNAME=ansible \
     USER_UID=1001 \
     LANG=C.UTF-8 \
     PATH=/opt/operator-runner/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
