@@ -19,7 +19,7 @@ MAX_SIZE = 3 * 1024**2
 
 _OTHERS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _AS_STEPS = bytes.maketrans(b"{}", b"[]")
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 _DIGITS = 4000
 """Python refuses to convert an integer of more digits (sys.get_int_max_str_digits)."""
 _PATH_STEPS = 3
@@ -63,27 +63,75 @@ def depth(raw: bytes) -> int:
     opened = raw.count(b"{") + raw.count(b"[")
     if opened <= MAX_DEPTH:
         return opened
-    # Escapes first, so that every quote that is left begins or ends a text.
-    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    brackets = b"".join(plain.split(b'"')[::2]).translate(_AS_STEPS, _OTHERS)
+    brackets, _ = _brackets(raw, in_text=False)
     # `[` is 91 and `]` is 93: a step down and a step up again.
     return max(itertools.accumulate(map((92).__sub__, brackets)), default=0)
 
 
+def _brackets(raw: bytes, *, in_text: bool) -> tuple[bytes, bool]:
+    """Return the brackets outside of texts, all square, and whether `raw` ends within a text."""
+    # Escapes first, so that every quote that is left begins or ends a text.
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    parts = plain.split(b'"')
+    outside = b"".join(parts[int(in_text) :: 2])
+    return outside.translate(_AS_STEPS, _OTHERS), in_text != (len(parts) % 2 == 0)
+
+
 def prune(raw: bytes, levels: int) -> bytes:
     """Empty every map and list at this level, 1 being the outermost: the result is valid JSON."""
-    kept: list[bytes] = []
-    level = start = 0
-    for token in _TOKEN.finditer(raw):
-        if token[0] in (b"{", b"["):
-            level += 1
-            if level == levels:
-                kept.append(raw[start : token.end()])
-        elif token[0] in (b"}", b"]"):
-            if level == levels:
-                start = token.start()
-            level -= 1
-    return b"".join([*kept, raw[start:]])
+    pruner = Pruner(levels)
+    return pruner.feed(raw) + pruner.rest
+
+
+class Pruner:
+    """Prunes JSON that arrives in chunks, see `prune`."""
+
+    def __init__(self, levels: int) -> None:
+        """Begin at the start of a JSON text."""
+        self.rest = b""
+        """Backslash at the end of the last chunk: half of an escape."""
+        self.has_pruned = False
+        """Whether a value was emptied."""
+        self._levels = levels
+        self._level = 0
+        self._in_text = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return the next part of the pruned text."""
+        chunk = self.rest + chunk
+        backslashes = len(chunk) - len(chunk.rstrip(b"\\"))
+        self.rest = b"\\" * (backslashes % 2)
+        chunk = chunk[: len(chunk) - len(self.rest)]
+        return chunk if self._passes(chunk) else self._pruned(chunk)
+
+    def _passes(self, chunk: bytes) -> bool:
+        """Return whether no level of the chunk is too deep; then it is behind us."""
+        brackets, in_text = _brackets(chunk, in_text=self._in_text)
+        levels = list(itertools.accumulate(map((92).__sub__, brackets), initial=self._level))
+        if max(levels) >= self._levels:
+            return False
+        self._level, self._in_text = levels[-1], in_text
+        return True
+
+    def _pruned(self, chunk: bytes) -> bytes:
+        kept: list[bytes] = []
+        start = 0 if self._level < self._levels else len(chunk)
+        for token in _TOKEN.finditer(chunk):
+            match token[0]:
+                case b'"':
+                    self._in_text = not self._in_text
+                case b"{" | b"[" if not self._in_text:
+                    self._level += 1
+                    if self._level == self._levels:
+                        kept.append(chunk[start : token.end()])
+                        start = len(chunk)
+                case b"}" | b"]" if not self._in_text:
+                    if self._level == self._levels:
+                        start = token.start()
+                    self._level -= 1
+        pruned = b"".join([*kept, chunk[start:]])
+        self.has_pruned = self.has_pruned or len(pruned) < len(chunk)
+        return pruned
 
 
 def _parse(raw: bytes) -> Any:

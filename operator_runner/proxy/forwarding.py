@@ -14,6 +14,7 @@ import structlog
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from operator_runner.core.bounds import Pruner
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import UNFENCED, Fence, WritePermit
 from operator_runner.core.model import RunApiRequest
@@ -33,6 +34,12 @@ from operator_runner.proxy.ownership_enforcement import (
     is_target_in_body,
     is_write,
     with_target,
+)
+from operator_runner.proxy.list_pruning import (
+    deep_objects,
+    pruned_chunks,
+    pruner_of,
+    warn_of_pruned,
 )
 from operator_runner.proxy.permission_recorder import PermissionRecorder
 from operator_runner.proxy.request_info import RequestInfo, ambiguity
@@ -221,15 +228,18 @@ class Forwarder:
         tracked: TrackedRequest | None,
         inputs: InputLog | None,
     ) -> web.StreamResponse:
-        response = web.StreamResponse(
-            status=upstream.status,
-            reason=upstream.reason,
-            headers=response_headers(upstream.headers),
-        )
-        await response.prepare(request)
+        headers = response_headers(upstream.headers)
         chunks: AsyncIterator[bytes] = aiter(upstream.content.iter_any())
         if tracked is not None and upstream.status in _OK:
-            chunks = self._tracked_chunks(request, upstream, tracked, inputs, chunks)
+            pruner = pruner_of(tracked, upstream.headers)
+            if pruner is not None:
+                headers.popall(hdrs.CONTENT_LENGTH, None)  # it may become shorter
+                chunks = pruned_chunks(pruner, chunks)
+            chunks = self._tracked_chunks(request, upstream, tracked, inputs, chunks, pruner)
+        response = web.StreamResponse(
+            status=upstream.status, reason=upstream.reason, headers=headers
+        )
+        await response.prepare(request)
         try:
             async for chunk in chunks:
                 await response.write(chunk)
@@ -259,6 +269,7 @@ class Forwarder:
         tracked: TrackedRequest,
         inputs: InputLog | None,
         chunks: AsyncIterator[bytes],
+        pruner: Pruner | None,
     ) -> AsyncIterator[bytes]:
         """Yield the chunks; hold the last one back until the response has been tracked."""
         seen, held = bytearray(), b""
@@ -268,7 +279,12 @@ class Forwarder:
             held = chunk
             if len(seen) <= MAX_BODY_BYTES:
                 seen += chunk
-        if len(seen) <= MAX_BODY_BYTES:
+        is_whole = len(seen) <= MAX_BODY_BYTES
+        if pruner is not None and pruner.has_pruned:
+            body = bytes(seen) if is_whole else b""
+            names = await self._worker_thread.call(deep_objects, body)
+            warn_of_pruned(tracked.grant, request.path, names)
+        if is_whole:
             kind = upstream.headers.get(hdrs.CONTENT_TYPE, "")
             created = upstream.status == _CREATED
             body = bytes(seen)

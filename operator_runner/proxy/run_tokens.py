@@ -44,6 +44,8 @@ class Grant:
     """The uids of objects that the run has created, or that belong to the owner; none is empty."""
     seen: SeenObjects = field(default_factory=SeenObjects, repr=False, compare=False)
     """Objects that the run has read and written, to find the fields that its writes change."""
+    pruned_paths: set[str] = field(default_factory=set, repr=False, compare=False)
+    """Paths of the lists in which values that are nested too deep were emptied for the run."""
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
     requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
     """Limits the run's concurrent requests; None: shared with the requests of no run."""

@@ -11,10 +11,13 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+import structlog
 
+from operator_runner.core.bounds import MAX_DEPTH, height
 from operator_runner.kube.session import connect
 from operator_runner.net.connections import Connections
 from operator_runner.proxy import server as proxy_module
+from operator_runner.proxy.response_tracker import MAX_BODY_BYTES
 
 from .conftest import WATCH, Recorder, Run, config_map, proxied, source
 from .test_streams import ENDLESS, Upstream, answer, chunk, client
@@ -117,6 +120,36 @@ async def test_a_deeply_nested_answer_arrives_whole(upstream: Upstream, recorder
     async with client(await upstream(serve)) as http, http.get(f"{PODS}/p") as response:
         assert (response.status, await response.read()) == (200, body)
     assert [str(dependent) for _, dependent in recorder.seen] == ["Pod team/p"]
+
+
+@pytest.mark.parametrize("size", [10, 5 * 1024 * 1024], ids=["buffered", "beyond-the-buffer"])
+async def test_a_deep_object_in_a_list_harms_no_other(upstream: Upstream, size: int) -> None:
+    """Values that are nested too deep are empty, one warning names the object, others are whole."""
+    deep = b'{"a":' * 9_000 + b"1" + b"}" * 9_000
+    other = config_map("other", "team", text='[{"\\' * 200, filler="x" * size)
+    head = b'{"kind":"ConfigMapList","apiVersion":"v1","items":['
+    hostile = b'{"metadata":{"name":"hostile","namespace":"team"},"spec":' + deep + b"}"
+    body = head + hostile + b"," + json.dumps(other).encode() + b"]}"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
+        writer.write(answer(body, "Content-Type: application/json"))
+        await writer.drain()
+        await reader.readuntil(b"\r\n\r\n")
+        await serve(reader, writer, "")
+
+    path = "/api/v1/namespaces/team/configmaps"
+    run = await upstream(serve)
+    with structlog.testing.capture_logs() as lines:
+        async with client(run) as http:
+            for _ in range(2):
+                async with http.get(path) as response:
+                    shown, kept = json.loads(await response.read())["items"]
+                    assert (shown["metadata"]["name"], height(shown)) == ("hostile", MAX_DEPTH + 1)
+                    assert kept == other
+    warned = [line for line in lines if line["log_level"] == "warning"]
+    assert [line["event"] for line in warned] == ["Emptied values that are nested too deep"]
+    assert warned[0]["run_id"] == "run-1"
+    assert ("team/hostile" in str(warned[0])) == (size < MAX_BODY_BYTES)
 
 
 async def test_a_malformed_chunked_body_is_a_400(upstream: Upstream) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from operator_runner.core.bounds import (
     MAX_DEPTH,
     MAX_SIZE,
+    Pruner,
     decode,
     depth,
     failure_reason,
@@ -57,6 +58,19 @@ def test_in_a_list_one_deep_object_costs_the_others_nothing() -> None:
     assert height(deep) == MAX_DEPTH + 1
     assert whole == json.loads(nested(MAX_DEPTH))
     assert flat == json.loads(nested(3))
+
+
+@given(JSON, st.integers(1, 5), st.integers(1, 7))
+def test_pruning_does_not_depend_on_chunks(value: Any, levels: int, size: int) -> None:
+    """Texts and escapes may be split anywhere."""
+    for raw in (
+        json.dumps(value).encode(),
+        json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+    ):
+        pruner = Pruner(levels)
+        parts = [pruner.feed(raw[at : at + size]) for at in range(0, len(raw), size)]
+        assert b"".join([*parts, pruner.rest]) == prune(raw, levels)
+        assert pruner.has_pruned == (prune(raw, levels) != raw)
 
 
 def test_brackets_in_texts_are_not_levels() -> None:
