@@ -27,6 +27,12 @@ from operator_runner.proxy.dry_run.forwarding import DryRunForwarder
 from operator_runner.proxy.fencing import is_session, limited_path, may_act, permit, refused
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
 from operator_runner.proxy.input_log import InputLog
+from operator_runner.proxy.list_pruning import (
+    deep_objects,
+    pruned_chunks,
+    pruner_of,
+    warn_of_pruned,
+)
 from operator_runner.proxy.ownership_enforcement import (
     Admission,
     Decision,
@@ -34,12 +40,6 @@ from operator_runner.proxy.ownership_enforcement import (
     is_target_in_body,
     is_write,
     with_target,
-)
-from operator_runner.proxy.list_pruning import (
-    deep_objects,
-    pruned_chunks,
-    pruner_of,
-    warn_of_pruned,
 )
 from operator_runner.proxy.permission_recorder import PermissionRecorder
 from operator_runner.proxy.request_info import RequestInfo, ambiguity
