@@ -235,7 +235,7 @@ class Forwarder:
             if pruner is not None:
                 headers.popall(hdrs.CONTENT_LENGTH, None)  # it may become shorter
                 chunks = pruned_chunks(pruner, chunks)
-            chunks = self._tracked_chunks(request, upstream, tracked, inputs, chunks, pruner)
+            chunks = self._tracked_chunks(request, upstream, tracked, inputs, chunks, pruner=pruner)
         response = web.StreamResponse(
             status=upstream.status, reason=upstream.reason, headers=headers
         )
@@ -269,6 +269,7 @@ class Forwarder:
         tracked: TrackedRequest,
         inputs: InputLog | None,
         chunks: AsyncIterator[bytes],
+        *,
         pruner: Pruner | None,
     ) -> AsyncIterator[bytes]:
         """Yield the chunks; hold the last one back until the response has been tracked."""
