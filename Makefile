@@ -28,9 +28,12 @@ KUBECTL ?= kubectl
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
-# Tests that mostly wait run two at a time, each half with its own clusters; slow tests first, and
-# otherwise in file order, so that runs are reproducible (random order: ARGS='-p randomly').
-TWO := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -p no:randomly
+# Slow tests first, and otherwise in file order, so that runs are reproducible (random order:
+# ARGS='-p randomly').
+PARALLEL := --dist=loadgroup --no-loadscope-reorder -p no:randomly
+# Tests that mostly wait run three at a time, each third with its own clusters.
+THREE := --numprocesses=3 $(PARALLEL)
+TWO := --numprocesses=2 $(PARALLEL)
 
 # How much of the package unit tests alone execute; a choice of tests is not measured.
 COVERAGE := --cov=operator_runner --cov-report= --cov-fail-under=60
@@ -152,12 +155,12 @@ unit-python313: ## Run unit tests on Python 3.13, in .venv-3.13; PYTHON313=/path
 .PHONY: contract
 contract: $(INSTALLED) ## Run contract tests: one part at a time, on real dependencies
 	$(TITLE) "Contract tests"
-	@$(BIN)/pytest tests/contract $(TWO) $(ARGS)
+	@$(BIN)/pytest tests/contract $(THREE) $(ARGS)
 
 .PHONY: functional
 functional: $(INSTALLED) ## Run functional tests: the whole operator on a real API server
 	$(TITLE) "Functional tests"
-	@$(BIN)/pytest tests/functional $(TWO) $(ARGS)
+	@$(BIN)/pytest tests/functional $(THREE) $(ARGS)
 
 .PHONY: first-day
 first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each named within 5 s
@@ -167,7 +170,7 @@ first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each
 .PHONY: e2e
 e2e: $(INSTALLED) ## Run end-to-end tests: the nginx operator on a local cluster
 	$(TITLE) "End-to-end tests"
-	@$(BIN)/pytest tests/e2e $(TWO) $(ARGS)
+	@$(BIN)/pytest tests/e2e $(THREE) $(ARGS)
 
 .PHONY: slow
 slow: $(INSTALLED) ## Run the slow tests of all tiers, which test leaves out: all comparisons with cold runs, and kills
