@@ -1,9 +1,9 @@
 """Patch ansible-core: a map of data with its type key `__ansible_type` stays a map of data.
 
 ansible-core writes values with tags as such maps, in JSON of three kinds: cached facts, arguments
-and results of modules. It does not tell them from a map of a resource, of an object in the cluster
-or of a text: from cached facts `{"__ansible_type": "_AnsibleTaggedStr", "tags": [...]}` came back
-as a trusted template, and in arguments and results such a map failed the task.
+and results of modules. It does not distinguish them from a map of a resource, of an object in the
+cluster or of a text: `{"__ansible_type": "_AnsibleTaggedStr", "tags": [...]}` came back from cached
+facts as a trusted template, and in arguments and results such a map failed the task.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _decode_data(
 
 
 def _or_data(original: Callable[..., Any], value: dict[str, Any]) -> Any:
-    """Return what a map stands for, else the map: a module's own process has no patch."""
+    """Return the value that a map represents, else the map: a module's own process has no patch."""
     try:
         return original(dict(value))
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -11,7 +11,7 @@ _Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 class _AnsibleLoader(_Base):  # type: ignore[misc]
-    """A value with a tag of Ansible, such as !vault and !unsafe, is None: it is no template."""
+    """A value with a tag of Ansible, such as !vault and !unsafe, is None: it is not a template."""
 
 
 _AnsibleLoader.add_multi_constructor("!", lambda *_: None)

@@ -59,7 +59,7 @@ def test_a_takeover_is_measured_from_the_last_failure_before_it() -> None:
 
 
 def test_a_takeover_names_the_other_faults_before_it() -> None:
-    """Those since a lease duration before the failure; a termination is none of the member."""
+    """Those since a lease duration before the failure; a termination of the member is not one."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     failures = [
         Failure(fault, member, begin + timedelta(seconds=seconds))
