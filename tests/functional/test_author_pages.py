@@ -40,9 +40,12 @@ def pages_shell(control_plane_cluster: Cluster, tmp_path: Path) -> Iterator[Sess
         shell.run("kubectl apply --filename=crd.yaml")
         try:
             shell.run("kubectl wait --for=condition=Established crd/pages.debug.example.com")
+            # docs/debugging.md has a page of this name too. The garbage collector deletes the
+            # ConfigMap of that page, which a run of the new page would find until then.
+            shell.run("kubectl wait --for=delete --timeout=180s configmap/page-sample")
             shell.run("kubectl apply --filename=pages.yaml")
             shell.go_on("operator-runner run")
-            shell.run("kubectl wait --for=condition=Successful --timeout=90s page/page-sample")
+            shell.run("kubectl wait --for=condition=Successful --timeout=240s page/page-sample")
             yield shell
         finally:
             shell.end_background()
