@@ -13,6 +13,7 @@ from bench.accounting import child_seconds
 from bench.environment import Site
 from bench.errors import BenchError
 from bench.figures import Cost
+from operator_runner.ansible.run_spec import COLLECTIONS
 
 
 class AnsibleRunner:
@@ -29,6 +30,7 @@ class AnsibleRunner:
         self._environment = os.environ | {
             "PATH": os.pathsep.join([tools, os.environ.get("PATH", os.defpath)]),
             "ANSIBLE_ROLES_PATH": str(site.operator.project / "roles"),
+            "PYTHONPATH": str(COLLECTIONS),
             "HOME": str(site.folders[2]),
             "TMPDIR": str(site.folders[1]),
             "KUBECONFIG": str(kubeconfig),

@@ -28,7 +28,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.metadata_lists import MetadataList, MetadataLists
 from operator_runner.proxy.input_log import InputLog
-from operator_runner.proxy.ownership import Owner, is_owned
+from operator_runner.proxy.ownership import Owner, is_tracked
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.reconcile.skipped_runs import ExecutedTasks, has_known_inputs
 
@@ -196,7 +196,7 @@ class UnchangedInputs:
                 _log.debug("Inputs have changed", input=f"{read.collection} {read.name}")
                 return False
             for metadata in _objects_in(found, read):
-                if is_owned(owner, metadata):
+                if is_tracked(owner, metadata):
                     owned += [(read, metadata, found.resource_version)]
         refs = [await self._reference(read, metadata) for read, metadata, _ in owned]
         # No events are lost from here on: nothing is awaited until all objects are known.

@@ -89,14 +89,13 @@ class Owner:
 
         The uid alone is not enough: the garbage collector compares kind and name as well.
         """
+        return reference.get("uid") == self.uid and self.has_name_in(reference)
+
+    def has_name_in(self, reference: Mapping[str, Any]) -> bool:
+        """Return whether an owner reference has this owner's kind and name, with any uid."""
         gvk = GVK.of(str(reference.get("apiVersion", "")), str(reference.get("kind", "")))
         own = self.ref.gvk
-        return (gvk.group, gvk.kind, reference.get("name"), reference.get("uid")) == (
-            own.group,
-            own.kind,
-            self.ref.name,
-            self.uid,
-        )
+        return (gvk.group, gvk.kind, reference.get("name")) == (own.group, own.kind, self.ref.name)
 
     def can_be_referenced_from(self, info: RequestInfo) -> bool:
         """Return whether the object at `info` can have an owner reference to this owner."""
@@ -200,6 +199,19 @@ def is_owned(owner: Owner, metadata: Json) -> bool:
         return True
     annotations = _mapping(metadata.get("annotations"))
     return all(annotations.get(key) == value for key, value in owner.annotations.items())
+
+
+def is_tracked(owner: Owner, metadata: Json) -> bool:
+    """Return whether a change of an object concerns `owner`: it owns it, or its predecessor did.
+
+    A predecessor is a deleted resource of the same kind and name. The garbage collector will
+    delete its objects, also those that a run of `owner` has found and kept (`ownership: ignore`).
+    """
+    if is_owned(owner, metadata):
+        return True
+    namespace = metadata.get("namespace") or ""
+    is_in_reach = owner.ref.namespace in {"", namespace}
+    return is_in_reach and any(map(owner.has_name_in, _references(metadata)))
 
 
 def has_any_owner(metadata: Json) -> bool:

@@ -23,7 +23,7 @@ from operator_runner.proxy.ownership import (
     PRIMARY_ANNOTATION,
     Owner,
     can_be_owned,
-    is_owned,
+    is_tracked,
     uid_in,
 )
 from operator_runner.proxy.request_info import RequestInfo
@@ -53,7 +53,7 @@ class Observer(Protocol):
         *,
         body: Json,
     ) -> None:
-        """Note the current state of an object that belongs to `owner`.
+        """Note the current state of an object that belongs to `owner`, or to its predecessor.
 
         `body` is the whole object, of which only what is needed may be kept.
 
@@ -170,7 +170,7 @@ class ResponseTracker:
             await self._compare(tracked, dependent, response, body)
         if dependent.gvk in grant.watch.blacklist:
             return
-        if seen and is_owned(grant.owner, metadata):
+        if seen and is_tracked(grant.owner, metadata):
             health = health_of(dependent.gvk, response)
             if tracked.method != "GET":
                 health = replace(health, behind=None)
@@ -189,7 +189,7 @@ class ResponseTracker:
                 self._observer.on_own_write(dependent, metadata)
 
     async def _report_list(self, tracked: TrackedRequest, response: Json) -> None:
-        """Report the objects in a list that belong to the owner; they lack their kind."""
+        """Report the objects in a list that concern the owner; they lack their kind."""
         grant, items = tracked.grant, response.get("items")
         kind, api_version = str(response.get("kind")), str(response.get("apiVersion"))
         if not isinstance(items, list) or api_version.startswith("meta.k8s.io/"):
@@ -199,7 +199,7 @@ class ResponseTracker:
             return
         for item in items:
             metadata = item.get("metadata") if isinstance(item, dict) else None
-            if not isinstance(metadata, dict) or not is_owned(grant.owner, metadata):
+            if not isinstance(metadata, dict) or not is_tracked(grant.owner, metadata):
                 continue
             ref = ObjectRef(gvk, metadata.get("namespace") or "", str(metadata.get("name")))
             body = {"apiVersion": api_version, "kind": gvk.kind, **item}
@@ -245,8 +245,12 @@ class ResponseTracker:
 
 
 def _names_owner(body: bytes, owner: Owner) -> bool:
-    """Return whether a response may have an object that names `owner`."""
-    return any(text.encode() in body for text in (owner.uid, owner.annotations[PRIMARY_ANNOTATION]))
+    """Return whether a response may have an object that names `owner`, or its predecessor."""
+    kind, name = (json.dumps(text) for text in (owner.ref.gvk.kind, owner.ref.name))
+    # The API server writes an owner reference in this order, and without spaces.
+    predecessor = f'"kind":{kind},"name":{name}'
+    texts = (owner.uid, owner.annotations[PRIMARY_ANNOTATION], predecessor)
+    return any(text.encode() in body for text in texts)
 
 
 def _shortened(body: bytes) -> Any:

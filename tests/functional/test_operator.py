@@ -179,6 +179,39 @@ def test_foreign_objects_are_not_taken_over(
     wait_for_text(kubectl, operator, "hello nothing", "b")
 
 
+def test_objects_of_a_predecessor_are_made_again(kubectl: Kubectl, operator: Operator) -> None:
+    """A resource that finds an object of the deleted one of its name gets its own afterwards."""
+    predecessor = {
+        "apiVersion": "test.example.com/v1",
+        "kind": "Echo",
+        "name": "a",
+        "uid": "00000000-0000-4000-8000-000000000000",
+    }
+    metadata = {
+        "name": "a",
+        # The object remains until the test lets it go, also if the garbage collector deletes it.
+        "finalizers": ["test.example.com/hold"],
+        "ownerReferences": [predecessor],
+    }
+    data = {"text": "of the predecessor"}
+    kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_runs(operator, 1)
+    assert text_of(kubectl) == "hello nothing"
+    kubectl("delete", "configmap", "a", "--wait=false")
+    kubectl.merge("configmap", "a", {"metadata": {"finalizers": None}})
+
+    def owner() -> Json:
+        found = kubectl.get("configmap", "a")
+        return found["metadata"]["ownerReferences"][0] if found else {}
+
+    resource = kubectl.get(KIND, "a")
+    assert resource is not None
+    uid = resource["metadata"]["uid"]
+    eventually(owner, lambda now: now.get("uid") == uid, details=operator.log)
+
+
 def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operator) -> None:
     """A kind without generation is watched as well; the log has the cause."""
     operator.start()

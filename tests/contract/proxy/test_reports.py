@@ -98,6 +98,27 @@ async def test_owned_objects_in_lists_are_seen_again(
     assert [health.behind is None for health in recorder.health] == [False, False]
 
 
+async def test_objects_of_a_predecessor_are_seen(
+    run: Run, recorder: Recorder, namespace: str, kubectl: Kubectl
+) -> None:
+    """They belonged to a deleted resource of this name; the garbage collector will delete them."""
+    predecessor = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "owner",
+        "uid": "00000000-0000-4000-8000-000000000000",
+    }
+    for name, owner in (("old", predecessor), ("foreign", predecessor | {"name": "another"})):
+        metadata = {"name": name, "ownerReferences": [owner], "finalizers": ["example.com/hold"]}
+        kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        await run.get("configmap", name)
+    seen = (ObjectRef(OWNER_GVK, namespace, "owner"), ObjectRef(OWNER_GVK, namespace, "old"))
+    assert recorder.seen == [seen]
+    await run.kubectl("get", "configmaps", "--output=json")
+    assert recorder.seen == [seen, seen]
+    kubectl("patch", "configmap", "old", "foreign", '--patch={"metadata": {"finalizers": null}}')
+
+
 async def test_health_is_reported_with_an_object(run: Run, recorder: Recorder) -> None:
     """A status that is behind its spec is reported for reads; after a write it always is."""
     await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")

@@ -14,6 +14,7 @@ from operator_runner.proxy.ownership import (
     can_be_owned,
     describe_ownership,
     is_owned,
+    is_tracked,
     patch_for_create,
     patch_for_update,
 )
@@ -155,6 +156,24 @@ def test_a_kind_may_be_called_a_list(owner: Owner) -> None:
 def test_kinds_that_can_be_owned(info: RequestInfo, expected: bool) -> None:
     """Questions, Events and subresources have no owner; groups with similar names have."""
     assert can_be_owned(info) is expected
+
+
+@pytest.mark.parametrize(
+    ("namespace", "change", "expected"),
+    [
+        ("team", {"uid": "of-the-predecessor"}, True),
+        ("team", {"uid": "of-the-predecessor", "name": "another"}, False),
+        ("other", {"uid": "of-the-predecessor"}, False),
+        ("other", {}, True),
+    ],
+    ids=["predecessor", "other name", "other namespace", "owner"],
+)
+def test_objects_of_a_predecessor_are_tracked(
+    owner: Owner, namespace: str, change: dict[str, str], expected: bool
+) -> None:
+    """A deleted resource of the same kind, namespace and name is a predecessor."""
+    metadata = {"namespace": namespace, "ownerReferences": [owner.reference | change]}
+    assert is_tracked(owner, metadata) is expected
 
 
 @pytest.mark.parametrize(
