@@ -118,7 +118,7 @@ fmt: $(INSTALLED) ## Format the code and apply lint fixes
 bytecode: $(COMPILED) ## Compile installed packages and changed sources to bytecode
 	@$(BIN)/python -m compileall -q operator_runner
 
-demo olm-demo run contract functional first-day e2e slow bench bench-forks soak bench-etcd scale: bytecode
+demo olm-demo run contract functional first-day e2e slow bench bench-forks bench-patches soak bench-etcd scale: bytecode
 
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
@@ -253,6 +253,10 @@ soak: $(INSTALLED) ## Inject faults for half an hour; ARGS='--minutes 5 --seed 1
 .PHONY: bench-forks
 bench-forks: $(INSTALLED) ## Fork the preloaded process 100,000 times; ARGS=--mortal: without immortal objects
 	@$(BIN)/python -m bench.forks $(ARGS)
+
+.PHONY: bench-patches
+bench-patches: $(INSTALLED) ## Measure the gain of each patch of ansible-core; ARGS='deep-copies --pairs 20'
+	@$(BIN)/python -m bench.patches $(ARGS)
 
 .PHONY: bench-etcd
 bench-etcd: $(INSTALLED) ## Inject faults into the etcd example for ten minutes; ARGS='--minutes 60 --seed 1'

@@ -42,8 +42,8 @@ class Tls:
     key: str
 
 
-THREE, EMPTY, WEB, PAUSE, LONG = (
-    Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause", "Long")
+THREE, EMPTY, WEB, PAUSE, LONG, FILES = (
+    Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause", "Long", "Files")
 )
 NGINX = Kind("operator.example.com/v1alpha2", "NginxOperator")
 """The project's own."""

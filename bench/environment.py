@@ -17,7 +17,7 @@ import psutil
 import yaml
 
 from bench import accounting
-from bench.api import EMPTY, LONG, NGINX, PAUSE, THREE, WEB, Api, Kind, definition
+from bench.api import EMPTY, FILES, LONG, NGINX, PAUSE, THREE, WEB, Api, Kind, definition
 from bench.errors import BenchError
 from operator_runner.devcluster import Cluster, ports
 from tests.support.operator import REPOSITORY, Operator, copy_project
@@ -47,6 +47,8 @@ class Setup:
     """Whether runs of roles gather facts, which is ansible-operator's default."""
     keys: Mapping[str, object] = field(default_factory=dict)
     """More keys of the watch."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """More variables of the operator."""
 
 
 class Site:
@@ -66,6 +68,7 @@ class Site:
             "HOME": str(home),
             "TMPDIR": str(temporary),
             "ANSIBLE_GATHERING": gathering,
+            **setup.environment,
         }
         self.operator = Operator(
             _project(scratch, setup), kubeconfig, self.namespace, scratch, environment
@@ -153,7 +156,7 @@ class BenchEnvironment:
         """Install the kinds on a running cluster; `scratch` is the folder for all files."""
         self.cluster, self.scratch = cluster, scratch
         self.api = Api(cluster.kubeconfig, scratch / "discovery.json")
-        own = [definition(kind) for kind in (THREE, EMPTY, WEB, PAUSE, LONG)]
+        own = [definition(kind) for kind in (THREE, EMPTY, WEB, PAUSE, LONG, FILES)]
         nginx = [yaml.safe_load(path.read_text()) for path in REPOSITORY.glob("crds/*_*.yaml")]
         self.api.install([*own, *nginx])
 
