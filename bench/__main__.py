@@ -18,6 +18,7 @@ from bench import (
     latency,
     many_resources,
     memory,
+    native,
     restart,
     single,
     start,
@@ -53,6 +54,7 @@ QUICK = Effort(repetitions=3, resources=6, many=60, pods=20, unchanged=60)
 GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "three": lambda environment, effort: single.three_tasks(environment, effort.repetitions),
     "edit": lambda environment, effort: latency.edit(environment, effort.repetitions),
+    "native": lambda environment, effort: native.native(environment, effort.repetitions),
     "empty": lambda environment, effort: single.empty_role(environment, effort.repetitions),
     "long": lambda environment, effort: single.long_role(environment, effort.repetitions),
     "facts": lambda environment, effort: facts.facts(environment, effort.repetitions),

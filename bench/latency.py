@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from bench.api import DEPLOYMENT, NGINX, WEB, Kind
+from bench.api import DEPLOYMENT, NGINX, WEB, Api, Kind
 from bench.environment import BenchEnvironment, Setup, Site
 from bench.errors import BenchError
 from bench.figures import Goal, Row, ratio_row
@@ -49,18 +49,24 @@ def _compare(
 
 
 def _edit(site: Site, desired: int, sites: Sequence[Site]) -> float:
-    """Edit the resource; return the seconds until a watch receives the changed Deployment.
+    """Edit the resource when all `sites` are idle, as `edit_and_wait` does.
 
-    All `sites` are idle then. The nginx operator reconciles a resource every ten seconds while its
-    Pods are not ready, and without a node they never are.
+    The nginx operator reconciles a resource every ten seconds while its Pods are not ready, and
+    without a node they never are.
     """
     for one in sorted(sites, key=lambda one: one is site):
-        _settle(one)
+        settle(one)
+    return edit_and_wait(site.api, site.setup.kind, site.namespace, desired)
+
+
+def edit_and_wait(api: Api, kind: Kind, namespace: str, desired: int) -> float:
+    """Edit the replicas; return the seconds until a watch receives the changed Deployment."""
     seen: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
-    threading.Thread(target=_follow, args=(site, desired, seen), daemon=True).start()
+    following = threading.Thread(target=_follow, args=(api, namespace, desired, seen), daemon=True)
+    following.start()
     seen.get(timeout=_TIMEOUT_SECONDS)  # the watch is open
     begin = time.monotonic()
-    site.api.merge(site.setup.kind, site.namespace, "a", {"spec": {"replicas": desired}})
+    api.merge(kind, namespace, "a", {"spec": {"replicas": desired}})
     while begin + _TIMEOUT_SECONDS > time.monotonic():
         at, replicas = seen.get(timeout=_TIMEOUT_SECONDS)
         if replicas == desired:
@@ -68,15 +74,17 @@ def _edit(site: Site, desired: int, sites: Sequence[Site]) -> float:
     raise BenchError(f"the Deployment has not got {desired} replicas within {_TIMEOUT_SECONDS:g} s")
 
 
-def _follow(site: Site, desired: int, seen: queue.SimpleQueue[tuple[float, int]]) -> None:
-    for body in site.api.watch(DEPLOYMENT, site.namespace, _TIMEOUT_SECONDS):
+def _follow(
+    api: Api, namespace: str, desired: int, seen: queue.SimpleQueue[tuple[float, int]]
+) -> None:
+    for body in api.watch(DEPLOYMENT, namespace, _TIMEOUT_SECONDS):
         replicas = body["spec"]["replicas"]
         seen.put((time.monotonic(), replicas))
         if replicas == desired:
             return
 
 
-def _settle(site: Site) -> None:
+def settle(site: Site) -> None:
     """Wait until the reconciles of an earlier edit have ended."""
     ended, since = site.ended(), time.monotonic()
     while time.monotonic() - since < _SETTLED:
