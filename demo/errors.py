@@ -19,7 +19,7 @@ class DemoError(Exception):
         """Problem, hint and log file, a line each."""
         lines = [self.problem]
         if self.hint:
-            lines.append(f"Cure: {self.hint}")
+            lines.append(f"Solution: {self.hint}")
         if self.log is not None:
             lines.append(f"Log: {self.log}")
         return "\n".join(lines)

@@ -54,7 +54,7 @@ def shorten(raw: bytes, outer_levels: int) -> bytes:
 
 
 def failure_reason(value: object) -> str:
-    """Return why an object cannot be worked with, for people; empty if it can."""
+    """Return why an object cannot be processed, for display; empty if it can."""
     return value.fault if isinstance(value, RejectedObject) else ""
 
 

@@ -30,7 +30,7 @@ class SlotMove:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The owner of each slot, and the moves under way. A slot without an owner is free.
+    """The owner of each slot, and the moves in progress. A slot without an owner is free.
 
     `uid` is that of the object: one that was deleted and created again begins at epoch 0, without
     owners, until all members have observed it.
@@ -81,7 +81,7 @@ class MemberSlots:
         self.active: frozenset[int] = frozenset()
         """Slots whose resources may be run."""
         self.draining: frozenset[int] = frozenset()
-        """Slots without new runs, whose last runs may be under way."""
+        """Slots without new runs, whose last runs may still be in progress."""
         self.uid, self.epoch = "", 0
         self._leaving = False
 

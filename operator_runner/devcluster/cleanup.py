@@ -30,7 +30,7 @@ def clean(home: Home) -> None:
 
 
 def forget(home: Home) -> None:
-    """Remove all files but the logs, so that the next start begins afresh."""
+    """Remove all files but the logs, so that the next start creates a new cluster."""
     for path in (home.state, home.kubeconfig):
         path.unlink(missing_ok=True)
     nodes = (home.node, *home.path.glob("node-*"))

@@ -253,7 +253,7 @@ class Cluster:
         if not state.nodes or not all(namespaces.exist(node) for node in state.nodes):
             raise NotRunning(
                 f"a node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
-                hint="`operator-runner cluster up` starts the cluster afresh.",
+                hint="`operator-runner cluster up` starts a new cluster.",
             )
         return state.nodes[0]
 

@@ -66,7 +66,7 @@ class Olm:
         """Offer the packages of the file-based catalog in the folder `catalog`.
 
         It is copied as `name`, beside those of other names and in the place of an earlier one.
-        Returns when OLM has connected. Raises ClusterError if opm finds it wrong.
+        Returns when OLM has connected. Raises ClusterError if opm rejects it.
         """
         if self.state.part(CATALOG) is None:
             raise NotRunning(

@@ -223,7 +223,7 @@ class _Exceptions:
 
 
 def _describe(error: BaseException) -> str:
-    # Our own errors are sentences for people; other errors need their type to be understood.
+    # Our own errors are sentences; other errors need their type to be understood.
     if isinstance(error, OperatorRunnerError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -124,7 +124,7 @@ async def serve(
     With a TLS `context` only HTTPS is served. `connections` bounds what is open; by default there
     are few.
 
-    Raises ConfigError, with `flag` and a hint in it, if the address cannot be had.
+    Raises ConfigError, with `flag` and a hint in it, if the address cannot be used.
     """
     connections = connections or Connections(small_share())
     app.middlewares.insert(0, _complete(connections))

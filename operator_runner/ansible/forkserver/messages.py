@@ -43,7 +43,7 @@ class Message:
             self.attached = socket.socket(fileno=descriptor)
 
     def __enter__(self) -> Self:
-        """Nothing is to be done."""
+        """Return the message."""
         return self
 
     def __exit__(
@@ -57,7 +57,7 @@ class Message:
 
     @property
     def whole(self) -> memoryview:
-        """All of it, to be sent on."""
+        """The complete message, to be forwarded."""
         return memoryview(self._room)[: self._size]
 
     def for_server(self) -> Any:
@@ -65,5 +65,5 @@ class Message:
         return json.loads(self._room[: self._room.index(b"\n")])
 
     def for_supervisor(self) -> Any:
-        """Return what the run is."""
+        """Return the description of the run."""
         return json.loads(self._room[self._room.index(b"\n") : self._size])

@@ -115,7 +115,7 @@ def preload(
 
 @contextlib.contextmanager
 def _as_a_run(environment: dict[str, str], scratch: str) -> Iterator[None]:
-    """Be what a run is while modules look around: its environment, and a terminal as output."""
+    """Imitate a run while modules are imported: its environment, and a terminal as output."""
     before = dict(os.environ)
     terminal, output = pty.openpty()
     kept = os.dup(1)

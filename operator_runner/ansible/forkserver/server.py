@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
 _IDLE_SECONDS = 0.1
-"""Seconds of rest after which the next run's processes are forked beforehand."""
+"""Idle seconds after which the next run's processes are forked beforehand."""
 
 
 def main() -> None:
@@ -82,9 +82,9 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _scratch(path: str) -> Iterator[str]:
-    """Make a folder that goes at the end of the block, and with the operator if that dies.
+    """Make a directory that is removed at the end of the block, and when the operator dies.
 
-    The operator removes it as well: where one of the two is killed, the other one is there.
+    The operator removes it as well, in case this process is killed.
     """
 
     def leave(*_: object) -> NoReturn:

@@ -59,11 +59,11 @@ class ForkServer:
         await asyncio.to_thread(send, self._control, spec, lines)
 
     def began(self) -> None:
-        """Count a run in."""
+        """Count a run that begins."""
         self._runs += 1
 
     def ended(self) -> None:
-        """Count a run out."""
+        """Count the end of a run."""
         self._runs -= 1
         self._close_if_done()
 

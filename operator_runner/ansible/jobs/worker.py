@@ -190,7 +190,7 @@ class Spool:
             self._grown.wait_for(lambda: self._ended or self._size > position, seconds)
 
 
-class Service:
+class SingleReplica:
     """The address of the only operator that serves Jobs."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -354,7 +354,7 @@ def main() -> None:
     folder, data = Path(sys.argv[1]), Path(sys.argv[2])
     settings = json.loads((folder / "settings.json").read_text())
     address, uid = (settings["host"], settings["port"]), settings.get("uid")
-    operator_address = Service(address) if uid is None else Replicas(address, folder, uid)
+    operator_address = SingleReplica(address) if uid is None else Replicas(address, folder, uid)
     port = relay(operator_address.connect)
     scratch = Path(tempfile.mkdtemp(dir=data))
     kubeconfig = scratch / "kubeconfig"

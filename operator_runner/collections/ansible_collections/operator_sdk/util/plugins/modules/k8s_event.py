@@ -28,7 +28,7 @@ options:
     type: str
     required: true
   message:
-    description: What happened, for people.
+    description: Human-readable description of what happened.
     type: str
     required: true
   reason:
