@@ -88,7 +88,7 @@ def test_an_overtaken_periodic_run_is_not_a_cause() -> None:
     assert item.waited == 0
 
 
-def test_an_edit_overtakes_retries_resyncs_and_the_herd_at_start() -> None:
+def test_an_edit_precedes_retries_resyncs_and_the_runs_at_start() -> None:
     """Keys are given out by the most urgent of their causes, then by age."""
     queue = backlog(total=9, per_kind=9)
     for name, trigger in [
@@ -191,7 +191,7 @@ def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
     assert {item.key.name for item in iter(lambda: queue.get(1000), None)} == enqueued
 
 
-async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
+async def test_memory_is_checked_before_a_run_starts_beside_others() -> None:
     """The end of a run permits the next one, even if memory is still low."""
     queue = WorkQueue(Concurrency(4, 4, run_memory=100), BackoffSettings(), lambda: 99)
     queue.add(key("a"), SPEC)

@@ -113,7 +113,7 @@ async def test_the_declared_status_is_in_the_patch_of_the_conditions() -> None:
     assert case.reasons() == []
 
 
-async def test_conditions_of_odd_types_are_no_error() -> None:
+async def test_conditions_of_invalid_types_are_not_an_error() -> None:
     """Another client wrote them; a steady run compares what it wrote with them."""
     case = Declared(success(), success())
     body = await case.crd.get(REF)
