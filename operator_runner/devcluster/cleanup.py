@@ -23,7 +23,9 @@ def clean(home: Home) -> None:
     while remaining := process.marked(home.path):
         if time.monotonic() > deadline:
             pids = ", ".join(str(one.pid) for one in remaining)
-            raise ClusterError(f"the processes {pids} of the cluster keep coming back")
+            raise ClusterError(
+                f"the processes {pids} of the cluster are started again after they are killed"
+            )
         process.kill(remaining)
     links.remove(home.token)
     cgroups.remove(home.token)

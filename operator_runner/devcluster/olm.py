@@ -79,7 +79,7 @@ class Olm:
             )
         if not _NAME.fullmatch(name):
             raise ClusterError(
-                f"{name!r} cannot name a catalog", hint="Use letters, digits, dots and dashes."
+                f"invalid catalog name {name!r}", hint="Use letters, digits, dots and dashes."
             )
         system_programs.run(str(self.programs / "opm"), "validate", str(catalog))
         files.private_folder(self.home.catalogs)

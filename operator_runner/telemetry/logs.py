@@ -73,7 +73,7 @@ def configure(
             structlog.stdlib.add_logger_name,
             structlog.stdlib.add_log_level,
             _name_object_of_kopf,
-            _retries_are_no_errors,
+            _retries_as_warnings,
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             _Exceptions(trace_from, json_lines),
             _redact_all,
@@ -184,7 +184,7 @@ def _name_object_of_kopf(_logger: WrappedLogger, _method: str, event: EventDict)
     return event
 
 
-def _retries_are_no_errors(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _retries_as_warnings(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Make kopf warn of a request that it will repeat; it fails if the last attempt fails."""
     if event["level"] == "error" and "failed; will retry" in str(event["event"]):
         event["level"] = "warning"

@@ -233,7 +233,7 @@ async def test_taking_waits_for_the_next_key_and_ends_when_closed() -> None:
     assert await queue.get() is None
 
 
-def test_causes_are_described_for_people() -> None:
+def test_causes_are_formatted_for_display() -> None:
     """Causes are joined in order of arrival."""
     assert describe([SPEC, Cause(Trigger.START), SPEC]) == "spec: created; start"
 
@@ -292,7 +292,7 @@ def test_no_trigger_is_lost_among_many_causes() -> None:
 
 
 def test_a_backoff_may_begin_later() -> None:
-    """A failure that a retry cannot mend has a longer first delay, and the same limit."""
+    """A failure that a retry cannot fix has a longer first delay, and the same limit."""
     queue = backlog()
     delays = [queue.add_rate_limited(key("a"), 0, 1.0) for _ in range(20)]
     assert delays[:3] == [1, 2, 4]
