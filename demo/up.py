@@ -117,7 +117,7 @@ def _apply_sample(console: Console, known: Record) -> Sample:
         kubectl.run("apply", *there)
         body = kubectl.wait_for("The sample resource exists", lambda: kubectl.get(*there), 10)
     else:
-        console.print("It is there already, and stays as it is", style="dim")
+        console.print("It exists already, and is not changed", style="dim")
     return Sample(body["metadata"]["namespace"], body["metadata"]["name"])
 
 

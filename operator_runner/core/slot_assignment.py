@@ -55,7 +55,7 @@ class MemberReport:
     """What a member has reported: uid and epoch of the assignment that it has observed.
 
     A slot is `held` as long as a run of one of its resources may write. A member that is `leaving`
-    takes no more slots, whatever is assigned to it.
+    takes no more slots, even if more are assigned to it.
     """
 
     uid: str = ""

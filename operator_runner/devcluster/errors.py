@@ -57,7 +57,7 @@ class NoFreeSubnet(ClusterError):
 
 
 class NotRunning(ClusterError):
-    """The cluster, the part or the node that a command needs is not there."""
+    """The cluster, the part or the node that a command needs does not run."""
 
 
 class PartDied(ClusterError):

@@ -30,7 +30,7 @@ USER = "olm"
 _NAME = re.compile(r"[A-Za-z0-9][-.\w]{0,62}", re.ASCII)
 _OBJECTS = Path(__file__).with_name("olm-objects.yaml")
 _PORT = 50051
-_STOP_GRACE = 2.0
+_STOP_GRACE_SECONDS = 2.0
 _SECONDS = 60
 
 
@@ -89,7 +89,7 @@ class Olm:
         # opm reads its catalogs once, when it starts.
         running = self.state.processes.get(SERVER)
         if running is not None:
-            process.end(running, grace=_STOP_GRACE)
+            process.end(running, grace=_STOP_GRACE_SECONDS)
         state = supervision.start(self.home, self.state, self._server())
         supervision.wait_until_healthy(self.home, state, SERVER)
         self._connect()

@@ -22,7 +22,7 @@ from operator_runner.ansible.forkserver.module_process import run_module, start_
 from operator_runner.ansible.process_tree import die_with_parent
 from operator_runner.ansible.sandbox.isolation import Sandbox
 
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 _LONGEST_SECONDS = 60
 """Seconds after which the process is ended: a program that it has started hangs."""
 _PAUSE_SECONDS = 5.0
@@ -72,7 +72,7 @@ class FactGathering:
     def receive(self) -> bool:
         """Read from the gathering process; return whether there are new facts, for later forks."""
         assert self._reader is not None
-        data = os.read(self._reader, _CHUNK)
+        data = os.read(self._reader, _CHUNK_BYTES)
         self._received += data
         if data:
             return False

@@ -12,7 +12,7 @@ import socket
 from types import TracebackType
 from typing import Any, Self
 
-MESSAGE_LIMIT = 256 * 1024
+MAX_MESSAGE_BYTES = 256 * 1024
 """Bytes of one message; variables travel as files, so that a run's is a few kilobytes."""
 
 
@@ -30,7 +30,7 @@ def send(channel: socket.socket, message: bytes | memoryview, attached: socket.s
 class Message:
     """The next message of a channel, in memory that is wiped when the block is left."""
 
-    _room = bytearray(MESSAGE_LIMIT)
+    _room = bytearray(MAX_MESSAGE_BYTES)
 
     def __init__(self, channel: socket.socket) -> None:
         """Wait for the message; `attached` is None once the other end is closed."""

@@ -16,7 +16,7 @@ import struct
 from dataclasses import asdict, dataclass
 
 STATUS = struct.Struct("i")
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _KILLED = 128 + signal.SIGKILL
 SOON, SHARED_SOON = b"soon", b"shared soon"
 MODULE = b"module"
@@ -140,7 +140,7 @@ def _read_all(out: int, err: int, ended: int) -> list[bytes]:
             selector.register(reader, selectors.EVENT_READ)
         while selector.get_map():
             for key, _ in selector.select():
-                data = os.read(key.fd, _CHUNK)
+                data = os.read(key.fd, _CHUNK_BYTES)
                 found[key.fd].append(data)
                 if not data or key.fd == ended:
                     selector.unregister(key.fd)

@@ -25,7 +25,7 @@ import psutil
 from operator_runner.ansible.forkserver.compiled_templates import RoleTemplates
 from operator_runner.ansible.forkserver.forks import fork, open_streams
 from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
-from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, Message, send
+from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, Message, send
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.ansible.forkserver.stack_memory import call_with_room
 from operator_runner.ansible.patches.selection import PatchSelection
@@ -47,7 +47,7 @@ _IDLE_SECONDS = 0.1
 def main() -> None:
     """Serve until the operator ends."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    orders = json.loads(control.recv(MESSAGE_LIMIT))
+    orders = json.loads(control.recv(MAX_MESSAGE_BYTES))
     die_with_parent(orders["parent"])
     adopt_orphans()
     with _scratch(orders["scratch"]) as scratch:

@@ -37,7 +37,7 @@ from operator_runner.ansible.runner import write_line
 from operator_runner.ansible.sandbox import landlock
 from operator_runner.ansible.sandbox.isolation import Sandbox
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 
 
 def supervise(
@@ -178,7 +178,7 @@ class ForkedPlay:
     def _read(self) -> bool:
         """Pass on output; return False at the end, or if there is no output now."""
         try:
-            data = os.read(self._terminal, _CHUNK)
+            data = os.read(self._terminal, _CHUNK_BYTES)
         except OSError:
             # Linux returns EIO once no process has the terminal open, EAGAIN if it is quiet.
             return False

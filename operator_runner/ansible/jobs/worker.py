@@ -32,7 +32,7 @@ INPUT, OUTPUT = RUN + "/input", RUN + "/output"
 OFFSET_HEADER, UID_HEADER = "Operator-Runner-Offset", "Operator-Runner-Resource-Uid"
 ADDRESS_HEADER = "Operator-Runner-Address"
 _MISDIRECTED = 421
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _RETRY_SECONDS = 0.5
 _SEARCH_SECONDS = 2.0
 """Longest interval of the search for the replica that has the run."""
@@ -152,7 +152,7 @@ class Spool:
 
     def fill(self, source: Any) -> None:
         """Copy a pipe until its end."""
-        while chunk := os.read(source.fileno(), _CHUNK):
+        while chunk := os.read(source.fileno(), _CHUNK_BYTES):
             self._file.write(chunk)
             self._file.flush()
             with self._grown:
@@ -180,7 +180,7 @@ class Spool:
         with self._path.open("rb") as file:
             file.seek(offset)
             while (left := end - time.monotonic()) > 0 and not self.is_complete(file.tell()):
-                if chunk := file.read(_CHUNK):
+                if chunk := file.read(_CHUNK_BYTES):
                     yield chunk
                     continue
                 self._wait_for_more(file.tell(), left)
@@ -307,7 +307,7 @@ def _serve(client: socket.socket, connect: Callable[[], socket.socket]) -> None:
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
     try:
-        while chunk := source.recv(_CHUNK):
+        while chunk := source.recv(_CHUNK_BYTES):
             target.sendall(chunk)
         target.shutdown(socket.SHUT_WR)
     except OSError:

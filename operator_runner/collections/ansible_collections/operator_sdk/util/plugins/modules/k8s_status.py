@@ -35,7 +35,7 @@ options:
     type: dict
   conditions:
     description:
-      - Conditions to set in C(status.conditions), merged with those that are there by C(type).
+      - Conditions to set in C(status.conditions), merged with the existing ones by C(type).
       - Those in C(status) are merged in the same way, and not checked.
     type: list
     elements: dict
