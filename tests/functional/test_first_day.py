@@ -167,7 +167,7 @@ MISTAKES = {
     "a collection that the image does not have": Mistake(
         TASKS,
         "  no_log: true\n",
-        "  no_log: true\n\n- name: Tell the chat\n  community.general.slack: {token: a}\n"
+        "  no_log: true\n\n- name: Notify the chat\n  community.general.slack: {token: a}\n"
         "  when: false\n",
         validate=("community.general", "requirements.yml"),
     ),
