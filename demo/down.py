@@ -1,4 +1,4 @@
-"""`make demo-down`: end the operator, take the cluster away, leave nothing."""
+"""`make demo-down`: stop the operator, and remove everything that the demo created."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ class DemoError(Exception):
     """A failed step; `hint` is an instruction for the user, `log` a file with more details."""
 
     def __init__(self, problem: str, *, hint: str = "", log: Path | None = None) -> None:
-        """Keep the parts apart; `__str__` joins them into lines for a person."""
+        """Keep the parts apart; `__str__` joins them into lines."""
         super().__init__(problem)
         self.problem = problem
         self.hint = hint
@@ -19,7 +19,7 @@ class DemoError(Exception):
         """Problem, hint and log file, a line each."""
         lines = [self.problem]
         if self.hint:
-            lines.append(f"Cure: {self.hint}")
+            lines.append(f"Solution: {self.hint}")
         if self.log is not None:
             lines.append(f"Log: {self.log}")
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`make olm-demo-down`: take the cluster of `make olm-demo` away, with all that is in it."""
+"""`make olm-demo-down`: remove the cluster of `make olm-demo` with everything in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OLM installs in the demo: images built on this machine, bundles, and a catalog of them."""
+"""Build what OLM installs in the demo: images, bundles, and a catalog of them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """How far OLM is with a ClusterServiceVersion; `reason` and `message` are its own."""
+    """The phase of a ClusterServiceVersion, with its `reason` and `message`."""
 
     name: str
     reason: str
@@ -80,7 +80,7 @@ class Installation:
         self._run("patch", "installplan", plan, "--type=merge", f"--patch={patch}")
 
     def phases(self) -> dict[str, Phase]:
-        """Return how far each ClusterServiceVersion is, by its name."""
+        """Return the phase of each ClusterServiceVersion, by its name."""
         return {
             body["metadata"]["name"]: _phase(body.get("status") or {})
             for body in self._list("clusterserviceversions.operators.coreos.com")

@@ -59,7 +59,7 @@ def follow(
     version: str,
     client: SteadyClient | None = None,
 ) -> None:
-    """Print each phase of each ClusterServiceVersion until `version` alone is there and well."""
+    """Print the phases of ClusterServiceVersions until only `version` is left and has succeeded."""
     begin, deadline = time.monotonic(), time.monotonic() + _SECONDS
     printed: dict[str, str] = {}
     with console.status("") as status:

@@ -44,7 +44,7 @@ class Record:
 
 
 def load() -> Record | None:
-    """Return what an earlier `make demo` left; None if there is nothing."""
+    """Return the record of an earlier `make demo`; None without one."""
     try:
         data = json.loads(_FILE.read_text())
     except FileNotFoundError:

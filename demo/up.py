@@ -117,7 +117,7 @@ def _apply_sample(console: Console, known: Record) -> Sample:
         kubectl.run("apply", *there)
         body = kubectl.wait_for("The sample resource exists", lambda: kubectl.get(*there), 10)
     else:
-        console.print("It is there already, and stays as it is", style="dim")
+        console.print("It exists already, and is not changed", style="dim")
     return Sample(body["metadata"]["namespace"], body["metadata"]["name"])
 
 
@@ -139,12 +139,12 @@ def _print_next_steps(console: Console, sample: Sample, ports: Ports, fetch: str
             ],
         ),
         (
-            "Delete the Deployment: it comes back",
+            "Delete the Deployment: the operator creates it again",
             [f"bin/kubectl delete deployment {sample.name}", "bin/kubectl get deployments"],
         ),
         ("Edit a task: a saved role runs at once", ["${EDITOR:-vi} roles/nginx/tasks/main.yml"]),
         ("Look at metrics and probes", [f"{metrics} | grep ^reconciles_total", probe]),
-        ("Start the operator afresh", ["make demo"]),
+        ("Start the operator again", ["make demo"]),
         ("Stop", ["make demo-down"]),
     )
     console.rule("Try next", align="left")

@@ -1,4 +1,4 @@
-"""Block upgrades by OLM while runs with `blockUpgrade` are under way.
+"""Block upgrades by OLM during runs with `blockUpgrade`.
 
 The condition Upgradeable is written to the OperatorCondition that OLM names in
 OPERATOR_CONDITION_NAME; without the variable nothing is written. See ADR 0013.
@@ -48,7 +48,7 @@ def upgradeable_condition(busy: Sequence[ObjectRef]) -> Condition:
 
 
 class OperatorConditionReporter:
-    """Keeps the condition Upgradeable False while runs that block upgrades are under way."""
+    """Keeps the condition Upgradeable False during runs that block upgrades."""
 
     def __init__(self, condition: OperatorCondition | None, term: LeaseTerm | None = None) -> None:
         """Take None if OLM did not install this operator: then nothing is written.

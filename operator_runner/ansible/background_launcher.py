@@ -28,17 +28,17 @@ class BackgroundLauncher:
     _opening: asyncio.Task[Launcher]
 
     async def ready(self) -> None:
-        """Return when it is open. Raises what the opening has raised."""
+        """Return when the launcher is open. Raises the error of its opening."""
         await self._opened()
 
     async def failed(self) -> None:
-        """Wait until the opening fails, and raise its error; wait for ever if it succeeds."""
+        """Wait until the opening fails, and raise its error; never return if it succeeds."""
         await self._opened()
         await asyncio.Event().wait()
 
     @property
     def fault(self) -> str | None:
-        """Reason why no run can start, None if runs can or will."""
+        """Why no run can start; None if runs can, or will when the launcher is open."""
         if not self._opening.done() or self._opening.cancelled():
             return None
         error = self._opening.exception()
@@ -74,7 +74,7 @@ async def open_in_background(
 
 
 async def _report(opening: asyncio.Task[Launcher], pause: float) -> None:
-    """Log that an opening is not done yet, until it is."""
+    """Log at intervals that the launcher is still being opened."""
     started = time.monotonic()
     while not (await asyncio.wait({opening}, timeout=pause))[0]:
         _log.warning(

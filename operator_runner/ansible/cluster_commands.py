@@ -67,9 +67,9 @@ _HELM = frozenset(
 
 
 def is_cluster_command(text: str, executable: str = "") -> bool:
-    """Return whether all programs of a command are clients of the cluster of the run.
+    """Return whether a command only runs clients of the cluster of its run.
 
-    And whether none of them runs another program, writes a file or connects to another cluster.
+    None of them may run another program, write a file or connect to another cluster.
     `executable` is the shell, empty for the default one.
     """
     if executable not in _SHELLS:

@@ -1,4 +1,4 @@
-"""Choose how each task of a dry run is run.
+"""Choose how each task of a dry run is executed.
 
 A dry run is a play in check mode. Tasks that act on the cluster run all the same, because the
 proxy turns their writes into dry runs; so do tasks that write only files of the run.

@@ -1,8 +1,8 @@
 """Results of tasks that are too large for an event are cut, not emptied. Pure.
 
 ansible-runner's callback plugin empties a result of more characters than MAX_EVENT_RES, and with
-it the reason of a failure. Runs have a limit there that no result reaches, and the process that
-passes the events on cuts their texts. The plugin has replaced what `no_log` hides before.
+it the reason of a failure. Runs have a limit that no result reaches, and the process that forwards
+the events cuts their texts. Results hidden by `no_log` are already replaced then.
 """
 
 from __future__ import annotations

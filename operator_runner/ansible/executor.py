@@ -28,7 +28,7 @@ from operator_runner.core.settings import AnsibleSettings, ExecutorName
 
 _log = structlog.get_logger(__name__)
 Ask = Callable[[str], Awaitable[str]]
-"""Put a question to the user, and return the answer."""
+"""Asks the user a question, and returns the answer."""
 
 
 class LaunchedRun(Protocol):
@@ -112,7 +112,7 @@ class AnsibleExecutor:
     ) -> None:
         """Run plays with `launcher`, in the directories of `rundirs`.
 
-        `kubeconfig` is that of --kubeconfig, for those who repeat a run by hand. `jobs` starts the
+        `kubeconfig` is that of --kubeconfig, for users who repeat a run. `jobs` starts the
         runs of watches with `execution.job`. `timeout` opens the timeout of a run, in seconds.
         `ask` is asked before each task (--step); such runs have no timeout.
         """

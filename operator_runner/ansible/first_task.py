@@ -41,7 +41,7 @@ async def check_first_task(content: RunContent, ansible: AnsibleSettings) -> Non
 
 
 def is_named(task: str, wanted: str) -> bool:
-    """Return whether Ansible begins with a task: a name with its role, or without, or a pattern.
+    """Return whether `wanted` selects a task: its name, with or without its role, or a pattern.
 
     `task` is a name as --list-tasks prints it. Pure.
     """

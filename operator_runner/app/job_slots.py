@@ -1,4 +1,4 @@
-"""The slots of a replica whose running Jobs it knows, with shards."""
+"""The slots of a replica whose running Jobs it has listed, with shards."""
 
 from __future__ import annotations
 

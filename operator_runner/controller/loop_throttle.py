@@ -3,7 +3,7 @@
 An echo is the change of an object shortly after a run wrote it: another controller reverts the
 change, or the run triggers itself. A single echo is ordinary; a streak of them is a loop. Changes
 of objects that the run did not write never count, nor do echoes for which a run writes nothing,
-such as those of a rollout. See docs/adr/0010-why.md.
+such as those of a rollout. See docs/adr/0010-causes.md.
 
 A resource whose annotation sets a period of a few seconds is throttled too, because anyone with
 write access to it could keep the operator busy.

@@ -187,7 +187,7 @@ class Sharding:
         if late:
             _log.warning("Cancelling reconciles of a slot that moves", slot=slot, count=len(late))
             await end_tasks(late)
-            # Their last writes may be under way, with a time limit shorter than this.
+            # Their last writes may be in flight, with a time limit shorter than this.
             await asyncio.sleep(self._membership.seconds)
         self._drains.pop(slot, None)
         self._release(frozenset({slot}))

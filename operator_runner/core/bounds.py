@@ -2,7 +2,7 @@
 
 Every user with write access to a watched kind controls the JSON that is decoded here. The API
 server accepts 10,000 levels of nesting, Python's own recursion ends near 300. So values nested
-deeper than MAX_DEPTH are emptied before decoding. See docs/adr/0021-bounds-on-what-comes-in.md.
+deeper than MAX_DEPTH are emptied before decoding. See docs/adr/0021-input-limits.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def shorten(raw: bytes, outer_levels: int) -> bytes:
 
 
 def failure_reason(value: object) -> str:
-    """Return why an object cannot be worked with, for people; empty if it can."""
+    """Return why an object cannot be processed, for display; empty if it can."""
     return value.fault if isinstance(value, RejectedObject) else ""
 
 

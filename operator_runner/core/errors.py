@@ -1,4 +1,4 @@
-"""The errors that cross a floor of the package.
+"""The errors that packages raise to each other.
 
 OperatorRunnerError
 ├── ConfigError          the user's files or flags are wrong; ends the process with exit code 1
@@ -20,13 +20,13 @@ from collections.abc import Sequence
 
 
 class OperatorRunnerError(Exception):
-    """Base of all errors that this package raises on purpose; its text is meant for people."""
+    """Base of all errors that this package raises on purpose; its text is for users."""
 
 
 class ConfigError(OperatorRunnerError):
     """One or more errors in files, flags or environment; `problems` has a line for each.
 
-    `warnings` are lines about what is odd in the same file, and may well be the cause.
+    `warnings` are lines about suspicious parts of the same file, which may be the cause.
     """
 
     def __init__(self, *problems: str, warnings: Sequence[str] = ()) -> None:

@@ -41,7 +41,7 @@ class HostResources:
         return min([_physical(), *(limit for limit, _ in self._limits())])
 
     def free_memory(self) -> int:
-        """Return the bytes that can be had now without swapping and without the OOM killer.
+        """Return the bytes that are available now, without swapping or the OOM killer.
 
         Files that are cached but were not used lately are free, as the kubelet counts them.
         """

@@ -45,7 +45,7 @@ def _requirement_text(requirement: LabelSelectorRequirement) -> str:
 
 
 class SelectionIndex:
-    """Finds the resources that select an object, without a look at each selector.
+    """Finds the resources that select an object, without evaluating each selector.
 
     A selection is filed under one label that its objects must have, if it requires any. Users
     write selectors, with any number of values: the time to add one is linear in it.
@@ -53,14 +53,14 @@ class SelectionIndex:
 
     def __init__(self) -> None:
         """Begin without selections."""
-        self._entries: dict[Selection, _Entry] = {}
-        self._filed: defaultdict[_Place, set[_Entry]] = defaultdict(set)
+        self._entries: dict[Selection, _IndexedSelection] = {}
+        self._filed: defaultdict[_Place, set[_IndexedSelection]] = defaultdict(set)
 
     def add(self, selection: Selection, ref: ObjectRef) -> None:
         """Add a selection of a resource."""
         entry = self._entries.get(selection)
         if entry is None:
-            entry = self._entries[selection] = _Entry(
+            entry = self._entries[selection] = _IndexedSelection(
                 tuple(map(_condition, selection.requirements)), set()
             )
             for place in _places(selection):
@@ -98,7 +98,7 @@ _Condition = tuple[str, str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Entry:
+class _IndexedSelection:
     """A selection in the index, compared by identity, and the resources that it belongs to."""
 
     conditions: tuple[_Condition, ...]

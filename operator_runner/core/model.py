@@ -1,4 +1,4 @@
-"""The words of the project as immutable values: standard library only, nothing is done here."""
+"""The data model: immutable values without behaviour. Standard library only."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class ObjectRef:
         return cls(gvk, metadata.get("namespace") or "", metadata["name"])
 
     def __str__(self) -> str:
-        """`NginxOperator default/web`, for people."""
+        """Return the text for display: `NginxOperator default/web`."""
         path = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.gvk.kind} {path}"
 
@@ -353,12 +353,12 @@ class Watch:
     `reconcile_period` is None where the file does not set it (the flag decides), zero where a
     flag or annotation turned periodic runs off. `when` is a JMESPath expression over the
     resource, `timeout` the time after which a run is ended; both are None unless set.
-    `supersede` lets a newer spec or a deletion end a run under way, `kstatus` adds the
+    `supersede` lets a newer spec or a deletion end the current run, `kstatus` adds the
     conditions of kstatus. Events of `references` start a reconcile of the resources that name them,
     those of `triggers` one of the resources that these are about.
     `conversions` are the other served versions of the kind.
-    `block_upgrade` is a JMESPath expression over the resource: while a run of a resource for which
-    it is true is under way, OLM does not upgrade the operator.
+    `block_upgrade` is a JMESPath expression over the resource: while a resource for which it is
+    true runs, OLM does not upgrade the operator.
     `ownership` is what runs may write although it has other owners; it does not concern the kinds
     of `ownership_exceptions`.
     `drift` is what happens to objects that other clients have changed.
@@ -476,7 +476,7 @@ class Cause:
 
 
 def describe(causes: Iterable[Cause]) -> str:
-    """Write causes for people: `spec: spec.size; dependent: Deployment default/web deleted`."""
+    """Format causes: `spec: spec.size; dependent: Deployment default/web deleted`."""
     return "; ".join(dict.fromkeys(str(cause) for cause in causes))
 
 
@@ -608,7 +608,7 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventSpec:
-    """A Kubernetes Event to emit: `reason` and `action` in CamelCase, `note` for people.
+    """A Kubernetes Event to emit: `reason` and `action` in CamelCase, `note` is human-readable.
 
     `warning` selects the type Warning instead of Normal. `cause` is what led to the Event, empty
     if unknown; `duration_seconds` is None where nothing was timed, `run_id` empty without a run.

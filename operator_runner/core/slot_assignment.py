@@ -30,7 +30,7 @@ class SlotMove:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The owner of each slot, and the moves under way. A slot without an owner is free.
+    """The owner of each slot, and the moves in progress. A slot without an owner is free.
 
     `uid` is that of the object: one that was deleted and created again begins at epoch 0, without
     owners, until all members have observed it.
@@ -55,7 +55,7 @@ class MemberReport:
     """What a member has reported: uid and epoch of the assignment that it has observed.
 
     A slot is `held` as long as a run of one of its resources may write. A member that is `leaving`
-    takes no more slots, whatever is assigned to it.
+    takes no more slots, even if more are assigned to it.
     """
 
     uid: str = ""
@@ -81,7 +81,7 @@ class MemberSlots:
         self.active: frozenset[int] = frozenset()
         """Slots whose resources may be run."""
         self.draining: frozenset[int] = frozenset()
-        """Slots without new runs, whose last runs may be under way."""
+        """Slots without new runs, whose last runs may still be in progress."""
         self.uid, self.epoch = "", 0
         self._leaving = False
 

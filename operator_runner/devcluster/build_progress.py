@@ -20,7 +20,7 @@ from operator_runner.devcluster.recipes import Recipe
 LIST_FORMAT = "{{.Stale}} {{.StaleReason}}"
 _CACHED = "true not installed but available in build cache"
 _DOWNLOAD = "go: downloading "
-_LINE_EVERY = 10.0
+_LINE_INTERVAL_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class BuildProgress:
 
     def _say_plainly(self, text: str) -> None:
         now = time.monotonic()
-        if not self._console.is_terminal and now - self._last_line >= _LINE_EVERY:
+        if not self._console.is_terminal and now - self._last_line >= _LINE_INTERVAL_SECONDS:
             self._last_line = now
             minutes, seconds = divmod(int(now - self._begin), 60)
             self._console.print(f"  {minutes}:{seconds:02} {text}")

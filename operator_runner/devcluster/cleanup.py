@@ -23,14 +23,16 @@ def clean(home: Home) -> None:
     while remaining := process.marked(home.path):
         if time.monotonic() > deadline:
             pids = ", ".join(str(one.pid) for one in remaining)
-            raise ClusterError(f"the processes {pids} of the cluster keep coming back")
+            raise ClusterError(
+                f"the processes {pids} of the cluster are started again after they are killed"
+            )
         process.kill(remaining)
     links.remove(home.token)
     cgroups.remove(home.token)
 
 
 def forget(home: Home) -> None:
-    """Remove all files but the logs, so that the next start begins afresh."""
+    """Remove all files but the logs, so that the next start creates a new cluster."""
     for path in (home.state, home.kubeconfig):
         path.unlink(missing_ok=True)
     nodes = (home.node, *home.path.glob("node-*"))

@@ -31,7 +31,7 @@ from operator_runner.devcluster.state import ClusterState, Node, Part, load, sav
 from operator_runner.devcluster.supervision import PartStatus
 
 # The API server would wait a minute for its clients to close their watches.
-_STOP_GRACE = 2.0
+_STOP_GRACE_SECONDS = 2.0
 
 
 class Cluster:
@@ -210,7 +210,7 @@ class Cluster:
             part = self._part(state, name)
             running = state.processes.get(part.name)
             if running is not None:
-                process.end(running, grace=_STOP_GRACE)
+                process.end(running, grace=_STOP_GRACE_SECONDS)
             processes = {key: value for key, value in state.processes.items() if key != name}
             save(self._home, state.with_processes(processes))
 
@@ -253,7 +253,7 @@ class Cluster:
         if not state.nodes or not all(namespaces.exist(node) for node in state.nodes):
             raise NotRunning(
                 f"a node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
-                hint="`operator-runner cluster up` starts the cluster afresh.",
+                hint="`operator-runner cluster up` starts a new cluster.",
             )
         return state.nodes[0]
 

@@ -151,7 +151,7 @@ class ControlPlane:
             f"--peer-trusted-ca-file={trusted}",
             f"--peer-cert-file={own.certificate}",
             f"--peer-key-file={own.key}",
-            # The data need not survive a power failure: `cluster up` starts afresh then.
+            # The data need not survive a power failure: `cluster up` starts a new cluster then.
             "--unsafe-no-fsync",
             "--log-level=warn",
         )

@@ -1,4 +1,4 @@
-"""What can go wrong with a local cluster: every error has a hint, and the log if any.
+"""Errors of the local cluster; each has a hint, and the log if there is one.
 
 ClusterError
 ├── RootNeeded        a full cluster makes namespaces, links and cgroups
@@ -22,7 +22,7 @@ class ClusterError(Exception):
     """Base of all errors of the local cluster; `hint` is what the user can do."""
 
     def __init__(self, problem: str, *, hint: str = "") -> None:
-        """Join problem and hint to one text for people."""
+        """Join problem and hint to one text for users."""
         super().__init__(f"{problem}\n{hint}" if hint else problem)
         self.problem = problem
         self.hint = hint
@@ -57,7 +57,7 @@ class NoFreeSubnet(ClusterError):
 
 
 class NotRunning(ClusterError):
-    """The cluster, the part or the node that a command needs is not there."""
+    """The cluster, the part or the node that a command needs does not run."""
 
 
 class PartDied(ClusterError):

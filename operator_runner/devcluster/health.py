@@ -12,7 +12,7 @@ from typing import Any
 
 from operator_runner.devcluster.locations import Home
 
-_TIMEOUT = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 class Prober:
@@ -47,7 +47,7 @@ class Prober:
 
     def _answer(self, url: str) -> tuple[bytes, str | None]:
         try:
-            with self._opener.open(url, timeout=_TIMEOUT) as response:
+            with self._opener.open(url, timeout=_TIMEOUT_SECONDS) as response:
                 return response.read(), None
         except urllib.error.HTTPError as error:
             with error:
@@ -60,7 +60,7 @@ class Prober:
 
 def _problem(family: socket.AddressFamily, address: str | tuple[str, int]) -> str | None:
     with socket.socket(family) as client:
-        client.settimeout(_TIMEOUT)
+        client.settimeout(_TIMEOUT_SECONDS)
         try:
             client.connect(address)
         except OSError as error:

@@ -25,7 +25,7 @@ _KINDS = {"directory": tarfile.DIRTYPE, "file": tarfile.REGTYPE, "symlink": tarf
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _LayerFile:
     info: tarfile.TarInfo
     content: bytes
 
@@ -35,7 +35,7 @@ class Layer:
 
     def __init__(self) -> None:
         """Begin with the links of a merged /usr."""
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _LayerFile] = {}
         for name in _MERGED:
             self._put(_info(f"usr/{name}", tarfile.DIRTYPE, 0o755), b"")
             link = _info(name, tarfile.SYMTYPE, 0o777)
@@ -75,7 +75,7 @@ class Layer:
 
     def _put(self, info: tarfile.TarInfo, content: bytes) -> None:
         info.size = len(content)
-        self._entries[info.name] = _Entry(info, content)
+        self._entries[info.name] = _LayerFile(info, content)
         parent = info.name.rpartition("/")[0]
         if parent and parent not in self._entries:
             self._put(_info(parent, tarfile.DIRTYPE, 0o755), b"")

@@ -1,6 +1,6 @@
-"""Make images without a registry and without being root.
+"""Build images from Debian packages, Go modules and the programs of the local cluster.
 
-From Debian packages, Go modules, and the programs of the local cluster.
+Neither a registry nor root is needed.
 """
 
 from __future__ import annotations

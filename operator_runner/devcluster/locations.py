@@ -106,7 +106,7 @@ def home_of(name: str, environment: Mapping[str, str]) -> Home:
     """Return the folder of the cluster `name`; it need not exist yet."""
     if not _NAME.fullmatch(name):
         raise ClusterError(
-            f"{name!r} cannot name a cluster",
+            f"invalid cluster name {name!r}",
             hint="Use at most 40 lower-case letters, digits and inner dashes.",
         )
     # Resolved, because programs are marked with it and names on the machine follow from it.

@@ -16,7 +16,7 @@ from operator_runner.devcluster.errors import ClusterError, PartDied
 from operator_runner.devcluster.process import Process
 from operator_runner.devcluster.state import Node
 
-_POLL = 0.01
+_POLL_SECONDS = 0.01
 _INIT = Path(__file__).with_name("node_init.py")
 _FLAGS = ("--net", "--mount", "--pid", "--ipc", "--uts")
 
@@ -62,5 +62,5 @@ def _first_child(parent: Process, name: str, log: Path) -> Process:
             raise PartDied(f"{name} could not be started in the node: {' / '.join(ending)}")
         if time.monotonic() > deadline:
             raise ClusterError(f"{name} does not start in the node; see {log}")
-        time.sleep(_POLL)
+        time.sleep(_POLL_SECONDS)
     return child

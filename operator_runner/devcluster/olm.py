@@ -30,7 +30,7 @@ USER = "olm"
 _NAME = re.compile(r"[A-Za-z0-9][-.\w]{0,62}", re.ASCII)
 _OBJECTS = Path(__file__).with_name("olm-objects.yaml")
 _PORT = 50051
-_STOP_GRACE = 2.0
+_STOP_GRACE_SECONDS = 2.0
 _SECONDS = 60
 
 
@@ -66,7 +66,7 @@ class Olm:
         """Offer the packages of the file-based catalog in the folder `catalog`.
 
         It is copied as `name`, beside those of other names and in the place of an earlier one.
-        Returns when OLM has connected. Raises ClusterError if opm finds it wrong.
+        Returns when OLM has connected. Raises ClusterError if opm rejects it.
         """
         if self.state.part(CATALOG) is None:
             raise NotRunning(
@@ -79,7 +79,7 @@ class Olm:
             )
         if not _NAME.fullmatch(name):
             raise ClusterError(
-                f"{name!r} cannot name a catalog", hint="Use letters, digits, dots and dashes."
+                f"invalid catalog name {name!r}", hint="Use letters, digits, dots and dashes."
             )
         system_programs.run(str(self.programs / "opm"), "validate", str(catalog))
         files.private_folder(self.home.catalogs)
@@ -89,7 +89,7 @@ class Olm:
         # opm reads its catalogs once, when it starts.
         running = self.state.processes.get(SERVER)
         if running is not None:
-            process.end(running, grace=_STOP_GRACE)
+            process.end(running, grace=_STOP_GRACE_SECONDS)
         state = supervision.start(self.home, self.state, self._server())
         supervision.wait_until_healthy(self.home, state, SERVER)
         self._connect()

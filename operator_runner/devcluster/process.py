@@ -21,7 +21,7 @@ from operator_runner.devcluster.errors import ClusterError
 
 MARK = "OPERATOR_RUNNER_CLUSTER"
 _PROC = Path("/proc")
-_POLL = 0.02
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def end(process: Process, *, grace: float) -> None:
     deadline = time.monotonic() + grace
     _signal(process, signal.SIGTERM)
     while alive(process) and time.monotonic() < deadline:
-        time.sleep(_POLL)
+        time.sleep(_POLL_SECONDS)
     kill([process])
 
 
@@ -134,7 +134,7 @@ def kill(processes: Iterable[Process]) -> None:
         if time.monotonic() > deadline:
             pids = ", ".join(str(process.pid) for process in remaining)
             raise ClusterError(f"processes {pids} do not end although they were killed")
-        time.sleep(_POLL)
+        time.sleep(_POLL_SECONDS)
 
 
 def boot() -> str:

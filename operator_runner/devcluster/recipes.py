@@ -129,7 +129,7 @@ def source_folder() -> Path:
 
 
 def required_version(source: Path, what: str) -> str:
-    """Return the version of the chief module that the go.mod of `source` requires."""
+    """Return the version of the main module that the go.mod of `source` requires."""
     module = _MODULES[what]
     go_mod = (source / "go.mod").read_text()
     found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", go_mod, re.MULTILINE)

@@ -14,7 +14,7 @@ from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.process import Process
 from operator_runner.devcluster.state import ClusterState, Part, save
 
-_POLL = 0.05
+_POLL_SECONDS = 0.05
 _LOG_LINES = 15
 
 
@@ -79,7 +79,7 @@ def wait_until(
                 f"timed out after {seconds:.0f} s waiting for {what}",
                 hint=f"See the log files in {home.logs}.",
             )
-        time.sleep(_POLL)
+        time.sleep(_POLL_SECONDS)
 
 
 def died(home: Home, name: str) -> PartDied:

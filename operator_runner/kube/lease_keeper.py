@@ -54,7 +54,7 @@ class LeaseKeeper:
         """Prepare to keep the Lease `name` for the durations of `election`.
 
         `write` acquires or renews the Lease within a number of seconds and returns it, None if
-        it is another's; it may raise ApiError. `grant` names the verbs that it needs.
+        another process holds it; it may raise ApiError. `grant` names the verbs that it needs.
         """
         self.name = name
         self.namespace = namespace
@@ -104,7 +104,7 @@ class LeaseKeeper:
             self._renewing = None
 
     async def _renew(self) -> None:
-        """Renew until the renew deadline is exceeded or the Lease is another's."""
+        """Renew until the renew deadline is exceeded or another process holds the Lease."""
         reason = "it was not renewed within the renew deadline"
         try:
             while (left := self._left()) > 0:

@@ -2,7 +2,7 @@
 
 Roles set conditions by the status of their objects, so a change of readiness triggers a reconcile
 of the owner, and other changes of the status do not. Objects are not trusted: no function here
-raises, whatever their shape.
+raises, for any content.
 
 Source: kstatus (sigs.k8s.io/cli-utils, pkg/kstatus/status). A Job is ready once it is complete,
 a Service of type LoadBalancer once it has an address; kstatus calls both current before that.

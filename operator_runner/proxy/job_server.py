@@ -1,7 +1,7 @@
 """The server for runs that are Kubernetes Jobs: the proxy, and the input and output of the run.
 
-It listens on all interfaces, so it uses TLS only, and every request needs the token of a Job that
-is under way. See docs/adr/0038-runs-as-jobs.md.
+It listens on all interfaces, so it uses TLS only, and every request needs the token of a Job in
+progress. See docs/adr/0038-runs-as-jobs.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Empty values that are nested too deep in the lists that runs read.
 
 One object that Python cannot decode would fail every run that lists its kind. A single object
-stays whole. See docs/adr/0021-bounds-on-what-comes-in.md.
+stays whole. See docs/adr/0021-input-limits.md.
 """
 
 from __future__ import annotations

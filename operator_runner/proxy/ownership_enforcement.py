@@ -41,7 +41,7 @@ from operator_runner.proxy.status_errors import StatusError
 _log = structlog.get_logger(__name__)
 
 _STREAMING = frozenset({"attach", "exec", "portforward"})
-"""Subresources of a Pod that act on it whatever the method: a websocket begins with a GET."""
+"""Subresources of a Pod that act on it with any method: a websocket begins with a GET."""
 _READABLE_STREAMS = frozenset({"", "log"})
 """Subresources that an upgraded GET only reads; by `nodes/NAME/proxy/exec` it runs commands."""
 _BINDING = ("pods", "binding")

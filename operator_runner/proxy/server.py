@@ -206,7 +206,7 @@ class Proxy:
             del self._granted[run_id]
 
     def granted(self, run_id: str) -> Grant:
-        """Return the grant of a run that is under way. Raises KeyError for any other."""
+        """Return the grant of a run in progress. Raises KeyError for any other."""
         return self._granted[run_id]
 
     @contextmanager

@@ -19,7 +19,7 @@ from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence
 from operator_runner.proxy.headers import response_headers
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _log = structlog.get_logger(__name__)
 
 
@@ -27,7 +27,7 @@ class _Inbound:
     """Receives a connection's bytes after its upgrade, with the interface of aiohttp's parsers."""
 
     def __init__(self, transport: asyncio.Transport | None) -> None:
-        self.reader = asyncio.StreamReader(_CHUNK)
+        self.reader = asyncio.StreamReader(_CHUNK_BYTES)
         if transport is not None:
             # Backpressure: the reader pauses a sender that is faster than the other side.
             self.reader.set_transport(transport)
@@ -89,7 +89,7 @@ async def join(
 async def _pump(reader: asyncio.StreamReader, write: Callable[[bytes], Awaitable[None]]) -> None:
     # A closed side is the normal end of a tunnel.
     try:
-        while data := await reader.read(_CHUNK):
+        while data := await reader.read(_CHUNK_BYTES):
             await write(data)
     except ConnectionError:
         return

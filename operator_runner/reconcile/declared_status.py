@@ -35,7 +35,7 @@ class InvalidExpression:
     error: str
 
     def __str__(self) -> str:
-        """Write it for people."""
+        """Return key, expression and error on one line."""
         return f"{self.key}: {self.error} ({self.expression})"
 
 

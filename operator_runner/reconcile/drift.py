@@ -37,7 +37,8 @@ _MESSAGE_BYTES = 900
 def policy_of(body: Json, watch: Watch) -> Drift:
     """Return the policy of a resource: that of its annotation, if it has one, else the watch's.
 
-    With an invalid one it is to be run, which fails with the reason, see `read_overrides`.
+    With an invalid policy the resource is run, and the run fails with the reason, see
+    `read_overrides`.
     """
     try:
         policy = Drift(annotations_of(body).get(DRIFT_ANNOTATION, watch.drift.value))

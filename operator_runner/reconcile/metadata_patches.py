@@ -10,14 +10,14 @@ from operator_runner.reconcile.protocols import ClusterClient
 
 
 def without_finalizer(metadata: Json, name: str) -> Json:
-    """Return the merge patch that removes a finalizer, empty if it is not there."""
+    """Return the merge patch that removes a finalizer, empty without that finalizer."""
     finalizers = metadata.get("finalizers") or []
     left = [finalizer for finalizer in finalizers if finalizer != name]
     return {"finalizers": left} if left != finalizers else {}
 
 
 def without_annotation(metadata: Json, name: str) -> Json:
-    """Return the merge patch that removes an annotation, empty if it is not there."""
+    """Return the merge patch that removes an annotation, empty without that annotation."""
     return {"annotations": {name: None}} if name in (metadata.get("annotations") or {}) else {}
 
 

@@ -130,7 +130,7 @@ class NoRunRecords:
 
 
 class InputRecorder(Protocol):
-    """Knows the inputs of runs that changed nothing; see docs/adr/0046-unchanged-inputs.md."""
+    """Records the inputs of runs that changed nothing; see docs/adr/0046-unchanged-inputs.md."""
 
     async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
         """Return whether a run of the resource would read what its last run has read.
@@ -152,7 +152,7 @@ class InputRecorder(Protocol):
 
 
 class NoInputRecorder:
-    """Knows nothing, so that nothing is skipped."""
+    """Records nothing, so that nothing is skipped."""
 
     async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
         """See `InputRecorder`."""

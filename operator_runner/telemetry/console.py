@@ -1,4 +1,4 @@
-"""Log lines for a person at a terminal: time, level, object, message, task, the rest."""
+"""Log lines for reading at a terminal: time, level, object, message, task, the rest."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def console_renderer(colors: bool) -> Processor:
     render = ConsoleRenderer(columns=_columns(colors), exception_formatter=plain_traceback)
 
     def to_text(logger: WrappedLogger, method: str, event: EventDict) -> str:
-        shown = _for_people(event)
+        shown = _for_display(event)
         below = [_block(key, shown.pop(key)) for key in _longer_texts(shown)]
         return "\n".join([render(logger, method, shown), *below])
 
     return to_text
 
 
-def _for_people(event: EventDict) -> EventDict:
+def _for_display(event: EventDict) -> EventDict:
     """Join the object's keys into one, shorten the run id, drop keys that are only for machines."""
     where = "/".join(str(event[key]) for key in ("namespace", "name") if event.get(key))
     shown: EventDict = {"ts": datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]}

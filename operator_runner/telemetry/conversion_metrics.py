@@ -8,7 +8,7 @@ _RESULTS = ("success", "failure")
 
 
 class ConversionMetrics:
-    """The families of the webhook; their series are there from the start."""
+    """The families of the webhook; their series exist from the start."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Make the families."""

@@ -37,6 +37,9 @@ _LEVELS = {
 _CHATTY = ("kopf", "aiohttp", "asyncio", "ansible_runner", "urllib3")
 # Tracebacks of errors that end kopf, which `controller.sources.kind_discovery` logs, too.
 LOGGED_TWICE = ("kopf._core.reactor.orchestration", "kopf._core.reactor.running")
+# Not part of kopf's API either: a part of a message, and the attribute of a record with its object.
+KOPF_RETRY_TEXT = "failed; will retry"
+KOPF_OBJECT_ATTRIBUTE = "k8s_ref"
 # At DEBUG the client writes whole response bodies, Secrets among them: never.
 _NEVER_DEBUG = ("kubernetes", "kubernetes_asyncio", "urllib3.connectionpool")
 _ORDER = ("ts", "level", "logger", "msg", "kind", "namespace", "name", "run_id", "cause")
@@ -73,7 +76,7 @@ def configure(
             structlog.stdlib.add_logger_name,
             structlog.stdlib.add_log_level,
             _name_object_of_kopf,
-            _retries_are_no_errors,
+            _retries_as_warnings,
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             _Exceptions(trace_from, json_lines),
             _redact_all,
@@ -176,7 +179,7 @@ _TIMES: dict[str, Callable[[datetime], str | float]] = {
 
 def _name_object_of_kopf(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Give kopf's lines about an object the same keys as ours."""
-    ref = getattr(event.get("_record"), "k8s_ref", None)
+    ref = getattr(event.get("_record"), KOPF_OBJECT_ATTRIBUTE, None)
     if isinstance(ref, dict):
         for key in ("kind", "namespace", "name"):
             if ref.get(key):
@@ -184,9 +187,9 @@ def _name_object_of_kopf(_logger: WrappedLogger, _method: str, event: EventDict)
     return event
 
 
-def _retries_are_no_errors(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _retries_as_warnings(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Make kopf warn of a request that it will repeat; it fails if the last attempt fails."""
-    if event["level"] == "error" and "failed; will retry" in str(event["event"]):
+    if event["level"] == "error" and KOPF_RETRY_TEXT in str(event["event"]):
         event["level"] = "warning"
     return event
 
@@ -223,7 +226,7 @@ class _Exceptions:
 
 
 def _describe(error: BaseException) -> str:
-    # Our own errors are sentences for people; other errors need their type to be understood.
+    # Our own errors are sentences; other errors need their type to be understood.
     if isinstance(error, OperatorRunnerError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -41,7 +41,7 @@ _OTHER = "other"
 
 @dataclass(slots=True)
 class _Watched:
-    """Label of a watched kind, and the start times of its reconciles and runs under way."""
+    """Label of a watched kind, and the start times of its active reconciles and runs."""
 
     controller: str
     started: list[float] = field(default_factory=list)

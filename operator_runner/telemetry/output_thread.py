@@ -26,7 +26,7 @@ _ATOMIC_BYTES = 4096
 _STALL_SECONDS = 1.0
 """Time that one stream delays other streams, to keep the order of their lines."""
 _RETRY_SECONDS = 0.1
-"""Pause between two looks at streams of which none can be written to."""
+"""Poll interval while no stream can be written to."""
 _FLUSH_SECONDS = 3.0
 """Time that the end of the process waits for text that is not yet written."""
 

@@ -31,7 +31,7 @@ _Probe: TypeAlias = Callable[[str | None, Collection[str]], HealthReport]
 _SHUTDOWN_SECONDS = 1.0
 _LARGE_BODY, _LARGE_BODIES = 8 * 1024 * 1024, 2
 """Bytes, and how many bodies that are larger are received at once: they fill the memory."""
-_LARGEST_METRIC = 64 * 1024
+_MAX_METRIC_BYTES = 64 * 1024
 """Bytes of a request of osdk_metric."""
 
 
@@ -90,7 +90,7 @@ async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listene
             return web.Response(status=400, text=f"{error}\n")
         return web.Response()
 
-    app = web.Application(client_max_size=_LARGEST_METRIC)
+    app = web.Application(client_max_size=_MAX_METRIC_BYTES)
     app.router.add_route("*", "/metrics", answer)
     try:
         return await serve(app, host, port, "--user-metrics-bind-address")
@@ -124,7 +124,7 @@ async def serve(
     With a TLS `context` only HTTPS is served. `connections` bounds what is open; by default there
     are few.
 
-    Raises ConfigError, with `flag` and a hint in it, if the address cannot be had.
+    Raises ConfigError, with `flag` and a hint in it, if the address cannot be used.
     """
     connections = connections or Connections(small_share())
     app.middlewares.insert(0, _complete(connections))

@@ -1,4 +1,4 @@
-"""A pytest plugin for the tests of roles: reconcile a resource, and look at what has happened.
+"""A pytest plugin for the tests of roles: reconcile a resource, and check the outcome.
 
 In `tests/conftest.py` of an operator project:
 

@@ -13,7 +13,7 @@ _FORMATS = (
     (2 * _DAY, _HOUR, "h", 0, ""),
     (8 * _DAY, _DAY, "d", _HOUR, "h"),
 )
-"""Below which age, in seconds, an age is written in which unit, and the rest in which other one."""
+"""Limits in seconds below which an age is written in a unit, and the unit of its remainder."""
 
 
 def age(elapsed: timedelta) -> str:

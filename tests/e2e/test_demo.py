@@ -106,7 +106,7 @@ def test_the_demo_shows_the_whole_path_and_leaves_nothing(checkout: Checkout) ->
     metrics, probe = commands["Look at metrics and probes"]
     assert checkout.shell(metrics).startswith("reconciles_total ")
     assert "readyz check passed" in checkout.shell(probe)
-    delete, deployments = commands["Delete the Deployment: it comes back"]
+    delete, deployments = commands["Delete the Deployment: the operator creates it again"]
     checkout.shell(delete)
     eventually(lambda: checkout.shell(deployments), lambda table: " 3/3 " in table)
 

@@ -20,18 +20,18 @@ from tests.support.operator import Operator
 from tests.support.processes import new_nap, sleepers
 from tests.support.waiting import eventually
 
-HERD = 500
+RESOURCES = 500
 CAP = 2
-LOOKS = 15
+EQUAL_ANSWERS = 15
 """Equal answers in a row, a fifth of a second apart, that are taken for calm."""
 
 
-def test_an_edit_overtakes_the_herd_after_a_restart(
+def test_an_edit_precedes_the_runs_after_a_restart(
     kubectl: Kubectl, make_operator: Callable[[str], Operator], project: Path
 ) -> None:
     """Of all resources that wait since the start, the one that was edited runs next."""
     (project / ROLE).write_text("- ansible.builtin.debug: {msg: done}\n")
-    names = [f"e{number:03}" for number in range(HERD)]
+    names = [f"e{number:03}" for number in range(RESOURCES)]
     kubectl.apply(*(echo(name) for name in names))
     first = make_operator("first").start(f"--max-runs={CAP}")
     wait_for_runs(first, 1)
@@ -45,7 +45,7 @@ def test_an_edit_overtakes_the_herd_after_a_restart(
         lambda: [line for line in second.lines("Reconciled") if line["name"] == edited],
         details=second.log,
     )
-    assert len(second.lines("Reconciled")) < HERD
+    assert len(second.lines("Reconciled")) < RESOURCES
     assert begun_between(second, edited) == []
 
 
@@ -164,7 +164,7 @@ def wait_for_calm(kubectl: Kubectl) -> None:
 
     def is_calm() -> bool:
         seen.append(requests(kubectl)["GET test.example.com echoes"])
-        return len(seen) > LOOKS and seen[-1] == seen[-LOOKS]
+        return len(seen) > EQUAL_ANSWERS and seen[-1] == seen[-EQUAL_ANSWERS]
 
     eventually(is_calm)
 

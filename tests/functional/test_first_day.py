@@ -167,7 +167,7 @@ MISTAKES = {
     "a collection that the image does not have": Mistake(
         TASKS,
         "  no_log: true\n",
-        "  no_log: true\n\n- name: Tell the chat\n  community.general.slack: {token: a}\n"
+        "  no_log: true\n\n- name: Notify the chat\n  community.general.slack: {token: a}\n"
         "  when: false\n",
         validate=("community.general", "requirements.yml"),
     ),
@@ -251,7 +251,7 @@ def test_a_mistake_is_named_with_a_hint(day: Day, name: str) -> None:
     eventually(day.is_successful, details=day.log)
 
 
-def test_a_value_that_is_made_again_in_each_run_is_named(day: Day) -> None:
+def test_a_value_generated_in_each_run_is_reported(day: Day) -> None:
     """The twelfth mistake: the second unprompted run reports it, with task and field."""
     name = "a value that is made again in each run"
     period = "ansible.sdk.operatorframework.io/reconcile-period"

@@ -81,7 +81,7 @@ def test_resources_that_are_too_deep_are_refused_and_all_others_are_reconciled(
     assert "Traceback" not in operator.log()
 
 
-def test_a_status_of_any_shape_is_mended(kubectl: Kubectl, operator: Operator) -> None:
+def test_a_status_of_any_structure_is_repaired(kubectl: Kubectl, operator: Operator) -> None:
     """Invalid conditions do not fail a reconcile; large specs are passed to the role."""
     for name, odd in ODD_CONDITIONS.items():
         kubectl.apply(echo(name))
@@ -102,7 +102,7 @@ def test_a_status_of_any_shape_is_mended(kubectl: Kubectl, operator: Operator) -
     assert "Traceback" not in operator.log()
 
 
-def test_a_resource_made_again_during_a_run_is_a_new_one(
+def test_a_resource_recreated_during_a_run_is_a_new_one(
     kubectl: Kubectl, operator: Operator
 ) -> None:
     """The old run's verdict is dropped; the new resource is announced and has a run of its own."""

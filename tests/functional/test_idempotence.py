@@ -116,7 +116,7 @@ def not_idempotent(operator: Operator) -> float:
 def test_fields_that_change_in_every_run_are_reported(
     kubectl: Kubectl, operator: Operator, project: Path, control_plane: Path, executor: str
 ) -> None:
-    """Log, Event, metric and `why` name task, object and field, once, until the role is mended."""
+    """Log, Event, metric and `why` name task, object and field, once, until the role is fixed."""
     role = project / ROLE
     role.write_text(NOT_IDEMPOTENT)
     operator.start(f"--executor={executor}")

@@ -53,7 +53,7 @@ def write_project(project: Path, kubectl: Kubectl, out: Path, **keys: Any) -> tu
 
 
 @pytest.mark.usefixtures("pods")
-async def test_an_operator_that_is_told_to_end_leaves_its_job_to_the_next_one(
+async def test_a_terminated_operator_leaves_its_job_to_the_next_one(
     kubectl: Kubectl, project: Path, tmp_path: Path, operator: Operator
 ) -> None:
     """Nothing ends the play, and the role runs once more only after its success."""

@@ -26,7 +26,7 @@ NEVER_SEEN = {
 """Metrics that may be empty: their series are created by the first event."""
 FAILING = """
 - name: Refuse
-  ansible.builtin.fail: {msg: as told}
+  ansible.builtin.fail: {msg: as requested}
   when: say_this | default('') == 'fail'
 """
 

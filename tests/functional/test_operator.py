@@ -179,7 +179,7 @@ def test_foreign_objects_are_not_taken_over(
     wait_for_text(kubectl, operator, "hello nothing", "b")
 
 
-def test_objects_of_a_predecessor_are_made_again(kubectl: Kubectl, operator: Operator) -> None:
+def test_objects_of_a_predecessor_are_recreated(kubectl: Kubectl, operator: Operator) -> None:
     """A resource that finds an object of the deleted one of its name gets its own afterwards."""
     predecessor = {
         "apiVersion": "test.example.com/v1",
@@ -212,7 +212,7 @@ def test_objects_of_a_predecessor_are_made_again(kubectl: Kubectl, operator: Ope
     eventually(owner, lambda now: now.get("uid") == uid, details=operator.log)
 
 
-def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operator) -> None:
+def test_a_manual_change_is_reverted_and_reported(kubectl: Kubectl, operator: Operator) -> None:
     """A kind without generation is watched as well; the log has the cause."""
     operator.start()
     kubectl.apply(echo())

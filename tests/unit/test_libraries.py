@@ -7,7 +7,7 @@ from importlib.metadata import files
 
 import pytest
 
-from operator_runner.telemetry.logs import LOGGED_TWICE
+from operator_runner.telemetry.logs import KOPF_OBJECT_ATTRIBUTE, KOPF_RETRY_TEXT, LOGGED_TWICE
 from tests.support.operator import REPOSITORY
 
 OWNERS = {
@@ -57,3 +57,10 @@ def test_the_silenced_loggers_of_kopf_exist(name: str) -> None:
     """They are named after private modules of kopf: a renamed one would log errors twice."""
     path = f"{name.replace('.', '/')}.py"
     assert path in {str(each) for each in files("kopf") or ()}
+
+
+@pytest.mark.parametrize("text", [KOPF_OBJECT_ATTRIBUTE, KOPF_RETRY_TEXT])
+def test_kopf_has_the_texts_that_the_log_depends_on(text: str) -> None:
+    """Changed ones would log retries as errors, and lines without their object."""
+    sources = (each for each in files("kopf") or () if each.suffix == ".py")
+    assert any(text in each.read_text() for each in sources)

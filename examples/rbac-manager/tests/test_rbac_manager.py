@@ -38,7 +38,7 @@ def test_each_role_is_a_binding(reconcile: Reconcile) -> None:
 
 
 def test_contradicting_entries_are_refused(reconcile: Reconcile) -> None:
-    """The failure names the task and the cure; nothing is written."""
+    """The failure names the task and the solution; nothing is written."""
     account = {"kind": "ServiceAccount", "name": "ci", "namespace": reconcile.namespace}
     wanted = definition(reconcile.namespace, clusterRoleBindings=[{"clusterRole": "view"}])
     wanted["rbacBindings"] += [

@@ -1,7 +1,7 @@
 """Look up the caller of a deprecated function without reading the whole stack.
 
-ansible-core attributes a deprecation to the plugin that calls: it needs one frame, and has
-`inspect.stack` describe all of them, which searches files and loaded modules for each. The action
+ansible-core attributes a deprecation to the calling plugin. It needs one frame, but
+`inspect.stack` describes all of them, and searches files and loaded modules for each. The action
 plugin of kubernetes.core.k8s reads deprecated attributes a dozen times for each template. Lines of
 source code are left out, because ansible-core does not use them.
 """

@@ -60,7 +60,7 @@ def _compile_once(
 
 
 def _settings(environment: Any) -> Iterator[Any]:
-    """Yield what the code depends on besides the text."""
+    """Yield the settings that the code depends on besides the text."""
     from ansible._internal._templating import _jinja_bits as bits
 
     context = bits._TemplateCompileContext.current(optional=True)
@@ -122,13 +122,13 @@ class RoleTemplates:
         self._states: dict[Path, int] = {}
 
     def note(self, content: Path) -> None:
-        """Have the files of a role, or a playbook, be looked at: there is a run of it."""
+        """Schedule the files of a role or playbook that has a run."""
         if content not in self._roles:
             self._roles.append(content)
 
     @property
     def is_pending(self) -> bool:
-        """Whether there is something to do."""
+        """Whether files have to be compiled."""
         return bool(self._files or self._roles)
 
     def step(self) -> None:

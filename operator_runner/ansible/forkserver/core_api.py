@@ -28,7 +28,7 @@ def import_core_api_lazily() -> None:
 
 
 def load_core_api_for(contents: Iterable[Path]) -> None:
-    """Load the API if a role or playbook uses it, or one that is near and may be included."""
+    """Load the API if a role or playbook, or a role beside it, uses it."""
     files = (file for content in contents for file in islice(_files_near(content), _MAX_FILES))
     for file in files:
         with contextlib.suppress(OSError, ValueError):

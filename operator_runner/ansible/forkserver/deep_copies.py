@@ -1,9 +1,9 @@
 """Copy tagged values in less time than `copy.deepcopy` does by itself.
 
-ansible-core tags each text of a role with its origin. `copy.deepcopy` does not know these types and
-takes a text apart, with all its tags, to build an equal one. Each include of a role copies its
-files, and each lookup of a template, and each task of kubernetes.core, all variables. Tagged
-scalars and tags cannot change, as the scalars of Python, of which no copy is made either.
+ansible-core tags each text of a role with its origin. `copy.deepcopy` does not know these types, so
+it takes a text apart, with all its tags, to build an equal one. Each include of a role copies the
+files of the role; each lookup of a template and each task of kubernetes.core copies all variables.
+Tagged scalars and tags are immutable, as are the scalars of Python, which are not copied either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The fork server's side of cached facts: a separate process gathers them, and repeats it.
+"""The fork server's side of cached facts: a separate process gathers them.
 
-The process is forked before anything of a run is in its memory, and is enclosed as runs are,
-without a directory of its own: the programs that it starts can read no more than those of a run.
+The process is forked before data of any run is in its memory. It has the sandbox of a run without
+a directory of its own, so that its programs can read no more than those of a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from operator_runner.ansible.forkserver.module_process import run_module, start_
 from operator_runner.ansible.process_tree import die_with_parent
 from operator_runner.ansible.sandbox.isolation import Sandbox
 
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 _LONGEST_SECONDS = 60
 """Seconds after which the process is ended: a program that it has started hangs."""
 _PAUSE_SECONDS = 5.0
@@ -48,11 +48,11 @@ class FactGathering:
         return [] if self._reader is None else [self._reader]
 
     def note(self, sandbox: dict[str, Any]) -> None:
-        """There is a run, whose processes are enclosed so."""
+        """Record the sandbox of a run, which the next gathering gets too."""
         self._enclosure = sandbox
 
     def begin_if_due(self) -> int | None:
-        """Have facts gathered where there is need; return the process that does it."""
+        """Start to gather facts if they are due; return the process."""
         now = time.monotonic()
         if self._enclosure is None or self._reader is not None or now < self._next:
             return None
@@ -72,7 +72,7 @@ class FactGathering:
     def receive(self) -> bool:
         """Read from the gathering process; return whether there are new facts, for later forks."""
         assert self._reader is not None
-        data = os.read(self._reader, _CHUNK)
+        data = os.read(self._reader, _CHUNK_BYTES)
         self._received += data
         if data:
             return False

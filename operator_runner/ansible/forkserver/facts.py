@@ -58,16 +58,16 @@ class FactCache:
 
     @classmethod
     def of(cls, text: bytes) -> Self:
-        """Return what `as_json` has written."""
+        """Return the cache that `as_json` has encoded."""
         return cls(**json.loads(text))
 
     def as_json(self) -> bytes:
-        """Return it as a process sends it to another one."""
+        """Encode the cache for another process."""
         return json.dumps(asdict(self)).encode()
 
     @property
     def is_old(self) -> bool:
-        """Whether it is time to gather them again."""
+        """Whether the facts have to be gathered again."""
         return time.monotonic() - self.gathered_at > LONGEST_SECONDS
 
 
@@ -80,7 +80,7 @@ class CachedGathering:
     """A gathering of facts from the cache alone."""
 
     failed: bool = False
-    """Whether it cannot be done, which a collector may have caught."""
+    """Whether a fact was not cached; a collector may have caught the error."""
 
 
 class _State:
@@ -92,7 +92,7 @@ class _State:
     attempt: CachedGathering | None = None
 
     def unchanged(self, names: tuple[str, ...]) -> bool:
-        """Whether what these signals stand for is as it was."""
+        """Return whether the sources of facts that these signals describe are unchanged."""
         if self.signals is None:
             self.signals = all_signals()
         return all(self.signals[name] == self.cache.signals.get(name) for name in names)

@@ -19,7 +19,7 @@ from operator_runner.ansible.process_tree import END_SIGNALS
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _StreamSettings:
     """Settings that the interpreter chose for a stream when it started this program."""
 
     encoding: str
@@ -27,12 +27,12 @@ class _Choice:
     write_through: bool
 
 
-def _choice(stream: Any) -> _Choice:
-    return _Choice(stream.encoding, stream.errors, stream.write_through)
+def _settings_of(stream: Any) -> _StreamSettings:
+    return _StreamSettings(stream.encoding, stream.errors, stream.write_through)
 
 
-# Looked at before any library is loaded: ansible-core changes them.
-_CHOSEN = tuple(map(_choice, (sys.__stdin__, sys.__stdout__, sys.__stderr__)))
+# Read before any library is loaded: ansible-core changes them.
+_CHOSEN = tuple(map(_settings_of, (sys.__stdin__, sys.__stdout__, sys.__stderr__)))
 
 
 def fork() -> int:
@@ -55,8 +55,8 @@ def fork() -> int:
 def begin_process() -> None:
     """Give a process of `fork` what a program starts with: streams, signals, no exit functions.
 
-    SIGHUP is ignored, as ansible-runner has it for all that it starts. Garbage is looked for less
-    often than in a program, which would not have so much loaded that stays.
+    SIGHUP is ignored, as ansible-runner has it for all that it starts. Garbage is collected
+    less often than in a new program, because most loaded objects stay.
     """
     atexit._clear()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -14,12 +14,12 @@ class Freshness:
     """The state of files and directories when they were read."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Take note of the paths as they are now; one that is missing may come."""
+        """Record the state of the paths; a missing one may be created later."""
         self._seen = {str(path): _state(str(path)) for path in paths}
         self._names = {path: names for path in self._seen if (names := _names(path)) is not None}
 
     def changed(self) -> str | None:
-        """Return a path that is not as it was, or None."""
+        """Return a path that has changed, or None."""
         for path, before in self._seen.items():
             now = _state(path)
             if now == before:
@@ -31,7 +31,7 @@ class Freshness:
 
 
 def preloaded_paths() -> Iterator[Path]:
-    """Yield whatever a new process could find otherwise than this one did.
+    """Yield the paths whose change would make a new process load other code or settings.
 
     The source of each loaded module; the directories that were searched for modules, plugins
     and collections, because a new file earlier in a search path takes precedence; and the files

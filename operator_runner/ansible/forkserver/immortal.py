@@ -77,7 +77,7 @@ def make_immortal() -> int:
 
 
 class _Marking:
-    """Marks objects and what they refer to; marked objects are not looked at again."""
+    """Marks objects and what they refer to; marked objects are not visited again."""
 
     def __init__(self) -> None:
         self._immortal = _count_of(None).value

@@ -41,7 +41,7 @@ _MAX_SERVERS = 3
 
 @dataclass(slots=True)
 class WarmRun:
-    """A run under way."""
+    """A run in progress."""
 
     _stream: EventStream
 
@@ -124,7 +124,7 @@ class WarmLauncher:
 
     @asynccontextmanager
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
-        """Start a run; leaving the block ends whatever of it is still there."""
+        """Start a run; leaving the block ends its remaining processes."""
         spec = run_spec(request, rundir, self._ansible)
         header = {
             "requested_at": time.monotonic(),
@@ -144,9 +144,9 @@ class WarmLauncher:
             await fork.end()
 
     async def _fork(self, spec: bytes) -> _Fork:
-        """Have the run forked, by a new server if the present one is not what is needed.
+        """Have the run forked, by a new server if the present one is outdated or has ended.
 
-        Raises RunError if no process can be had for it.
+        Raises RunError if no process can be forked for it.
         """
         for _ in range(_MAX_SERVERS):
             await self.open()

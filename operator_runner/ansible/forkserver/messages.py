@@ -12,7 +12,7 @@ import socket
 from types import TracebackType
 from typing import Any, Self
 
-MESSAGE_LIMIT = 256 * 1024
+MAX_MESSAGE_BYTES = 256 * 1024
 """Bytes of one message; variables travel as files, so that a run's is a few kilobytes."""
 
 
@@ -30,7 +30,7 @@ def send(channel: socket.socket, message: bytes | memoryview, attached: socket.s
 class Message:
     """The next message of a channel, in memory that is wiped when the block is left."""
 
-    _room = bytearray(MESSAGE_LIMIT)
+    _room = bytearray(MAX_MESSAGE_BYTES)
 
     def __init__(self, channel: socket.socket) -> None:
         """Wait for the message; `attached` is None once the other end is closed."""
@@ -43,7 +43,7 @@ class Message:
             self.attached = socket.socket(fileno=descriptor)
 
     def __enter__(self) -> Self:
-        """Nothing is to be done."""
+        """Return the message."""
         return self
 
     def __exit__(
@@ -57,7 +57,7 @@ class Message:
 
     @property
     def whole(self) -> memoryview:
-        """All of it, to be sent on."""
+        """The complete message, to be forwarded."""
         return memoryview(self._room)[: self._size]
 
     def for_server(self) -> Any:
@@ -65,5 +65,5 @@ class Message:
         return json.loads(self._room[: self._room.index(b"\n")])
 
     def for_supervisor(self) -> Any:
-        """Return what the run is."""
+        """Return the description of the run."""
         return json.loads(self._room[self._room.index(b"\n") : self._size])

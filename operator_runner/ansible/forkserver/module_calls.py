@@ -16,11 +16,11 @@ import struct
 from dataclasses import asdict, dataclass
 
 STATUS = struct.Struct("i")
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _KILLED = 128 + signal.SIGKILL
 SOON, SHARED_SOON = b"soon", b"shared soon"
 MODULE = b"module"
-"""A module with a process of its own; the key of a shared process is in the place of it."""
+"""A module with a process of its own. For a shared process, its key is sent instead."""
 ENDING, READY = b"ending", b"ready"
 MESSAGE_BYTES = 64
 """Maximum size of a message beside its descriptors: a SHA-256 digest in hexadecimal digits."""
@@ -51,7 +51,7 @@ class ModuleCall:
 def announce_module(requests: socket.socket, *, shared: bool = False) -> None:
     """Request a process that is ready when the current task reaches its module.
 
-    `shared`: the process of an earlier module is ready enough.
+    With `shared`, the process of an earlier module suffices.
     """
     requests.send(SHARED_SOON if shared else SOON)
 
@@ -140,7 +140,7 @@ def _read_all(out: int, err: int, ended: int) -> list[bytes]:
             selector.register(reader, selectors.EVENT_READ)
         while selector.get_map():
             for key, _ in selector.select():
-                data = os.read(key.fd, _CHUNK)
+                data = os.read(key.fd, _CHUNK_BYTES)
                 found[key.fd].append(data)
                 if not data or key.fd == ended:
                     selector.unregister(key.fd)

@@ -133,7 +133,7 @@ def _is_this_interpreter(path: str) -> bool:
 
 @functools.cache
 def _finds_its_utils(module: ModuleFile) -> bool:
-    """Whether all support code is there that the module imports.
+    """Return whether all support code that the module imports exists.
 
     If some is missing, or the module is not Python, ansible-core reports it before the run.
     """

@@ -99,7 +99,7 @@ def _run_modules(orders: socket.socket) -> None:
 
 
 def _is_put_back(given: GivenModule, initial: ProcessState | None) -> bool:
-    """Return whether the process is as before its first module, but for what is put back."""
+    """Return whether the process is as before its first module, after restoring it."""
     _have_no_output()
     if initial is None or initial.difference(given.ended):
         return False

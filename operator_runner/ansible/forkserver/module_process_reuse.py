@@ -1,9 +1,9 @@
-"""Which modules may run in one process one after the other, and how it is put back between them.
+"""Decide which modules may share a process, one after the other, and restore it between them.
 
 Consecutive modules of kubernetes.core and operator_sdk.util in a run differ in their arguments
-alone. A process that has run one of them runs the next one if it is found as it was at first, but
-for what `ProcessState` puts back. What it keeps on purpose is the client of the API with its
-connection and discovery, which kubernetes.core keeps by the parameters of the connection.
+alone. A process that has run one of them runs the next one if it is unchanged, except for the parts
+that `ProcessState` restores. It keeps the client of the API on purpose, with connection and
+discovery, which kubernetes.core caches by the parameters of the connection.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def is_shareable_action(action: str) -> bool:
 
 
 def share_key(call: ModuleCall) -> str:
-    """Return what calls must have in common to share a process; empty: it has its own.
+    """Return the key of calls that may share a process; empty for a call that may not.
 
-    That is everything but module and arguments. The module must be the one that is loaded.
+    It covers everything but module and arguments. The module must be the one that is loaded.
     """
     loaded = sys.modules.get(call.name)
     if not _enabled or call.name not in _MODULES or loaded is None or loaded.__file__ != call.path:
@@ -92,12 +92,12 @@ class ProcessState:
         )
 
     def difference(self, ended: int) -> str:
-        """Return the name of something that differs and is not put back; empty if there is none."""
+        """Return the name of a part that differs and is not restored; empty if there is none."""
         now = _compared(ended)
         return next((name for name, value in self.compared.items() if now[name] != value), "")
 
     def put_back(self) -> None:
-        """Undo what modules leave: what ansible-core remembers of one, locale and paths."""
+        """Restore what a module may have changed: globals of ansible-core, locale and paths."""
         basic = "ansible.module_utils.basic"
         for name in ("_ANSIBLE_ARGS", "_ANSIBLE_PROFILE", "_PARSED_MODULE_ARGS"):
             replace(f"{basic}:{name}", None)
@@ -122,7 +122,7 @@ def _compared(ended: int) -> dict[str, Any]:
         "timer": signal.getitimer(signal.ITIMER_REAL),
         "limits": [resource.getrlimit(limit) for limit in _LIMITS],
         "priority": os.getpriority(os.PRIO_PROCESS, 0),
-        # Only their number: to look at each would copy the pages that they are on.
+        # Only their number: reading each one would copy the pages that they are on.
         "modules": len(sys.modules),
         "importers": (list(map(id, sys.meta_path)), list(map(id, sys.path_hooks))),
         "hooks": (sys.excepthook, sys.displayhook, sys.gettrace(), sys.getprofile()),

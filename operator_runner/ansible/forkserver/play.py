@@ -62,7 +62,7 @@ def become_play(
         _prepare(requests, patches)
         run = json.loads(orders.read() or b"null")
         if run is None:
-            os._exit(0)  # no run has come of it
+            os._exit(0)  # the run was not requested
         command, environment = run["command"], run["environment"]
         Sandbox.from_json(run["sandbox"]).join(os.getppid())
         os.chdir(run["cwd"])
@@ -99,7 +99,7 @@ def _hides_what_is_loaded(playbook: str) -> bool:
 
 
 def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
-    """Do what does not depend on the run."""
+    """Prepare everything that does not depend on the run."""
     # The Display was created at load time, for other streams and with messages of another process.
     Display().__init__()
     patches.install("loaded-plugins")

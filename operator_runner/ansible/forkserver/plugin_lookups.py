@@ -17,7 +17,7 @@ _RESULT = (
     *("resolved", "exit_reason", "pending_redirect", "action_plugin", "_python_module_name"),
     *("plugin_resolved_name", "plugin_resolved_path", "plugin_resolved_collection"),
 )
-"""What a lookup sets that finds a plugin, or none, without a redirection."""
+"""Attributes that a lookup without redirection sets."""
 
 _paths: dict[tuple[str, ...], tuple[str, ...]] = {}
 _found: dict[tuple[Any, ...], dict[str, Any]] = {}

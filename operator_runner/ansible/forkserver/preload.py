@@ -24,7 +24,7 @@ from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, 
 from operator_runner.core.ansible_modules import Trait, modules_with
 from operator_runner.core.imports import without_garbage_collection
 
-_HUGE_PAGE = 2 * 1024 * 1024
+_HUGE_PAGE_BYTES = 2 * 1024 * 1024
 _MADV_COLLAPSE = 25
 _LIBRARIES = (
     "kubernetes.dynamic",
@@ -115,7 +115,7 @@ def preload(
 
 @contextlib.contextmanager
 def _as_a_run(environment: dict[str, str], scratch: str) -> Iterator[None]:
-    """Be what a run is while modules look around: its environment, and a terminal as output."""
+    """Imitate a run while modules are imported: its environment, and a terminal as output."""
     before = dict(os.environ)
     terminal, output = pty.openpty()
     kept = os.dup(1)
@@ -234,6 +234,9 @@ def _use_huge_pages() -> None:
         if not access.startswith("rw") or name not in ([], ["[heap]"]):
             continue
         start, end = (int(part, 16) for part in addresses.split("-"))
-        start, end = -(-start // _HUGE_PAGE) * _HUGE_PAGE, end // _HUGE_PAGE * _HUGE_PAGE
+        start, end = (
+            -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES,
+            end // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES,
+        )
         if start < end:
             libc.madvise(start, end - start, _MADV_COLLAPSE)

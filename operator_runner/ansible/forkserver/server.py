@@ -25,7 +25,7 @@ import psutil
 from operator_runner.ansible.forkserver.compiled_templates import RoleTemplates
 from operator_runner.ansible.forkserver.forks import fork, open_streams
 from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
-from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, Message, send
+from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, Message, send
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.ansible.forkserver.stack_memory import call_with_room
 from operator_runner.ansible.patches.selection import PatchSelection
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
 _IDLE_SECONDS = 0.1
-"""Seconds of rest after which the next run's processes are forked beforehand."""
+"""Idle seconds after which the next run's processes are forked beforehand."""
 
 
 def main() -> None:
     """Serve until the operator ends."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    orders = json.loads(control.recv(MESSAGE_LIMIT))
+    orders = json.loads(control.recv(MAX_MESSAGE_BYTES))
     die_with_parent(orders["parent"])
     adopt_orphans()
     with _scratch(orders["scratch"]) as scratch:
@@ -82,9 +82,9 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _scratch(path: str) -> Iterator[str]:
-    """Make a folder that goes at the end of the block, and with the operator if that dies.
+    """Make a directory that is removed at the end of the block, and when the operator dies.
 
-    The operator removes it as well: where one of the two is killed, the other one is there.
+    The operator removes it as well, in case this process is killed.
     """
 
     def leave(*_: object) -> NoReturn:

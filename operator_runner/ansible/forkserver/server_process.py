@@ -20,7 +20,7 @@ from typing import IO
 import structlog
 
 from operator_runner.ansible.child_process import end_tree
-from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, send
+from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, send
 from operator_runner.ansible.patches.selection import Mismatch
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
@@ -59,11 +59,11 @@ class ForkServer:
         await asyncio.to_thread(send, self._control, spec, lines)
 
     def began(self) -> None:
-        """Count a run in."""
+        """Count a run that begins."""
         self._runs += 1
 
     def ended(self) -> None:
-        """Count a run out."""
+        """Count the end of a run."""
         self._runs -= 1
         self._close_if_done()
 
@@ -124,7 +124,7 @@ async def start_server(
             answer = b""
             with contextlib.suppress(ConnectionError):  # it has ended
                 await asyncio.to_thread(ours.send, json.dumps(orders).encode())
-                answer = await asyncio.to_thread(ours.recv, MESSAGE_LIMIT)
+                answer = await asyncio.to_thread(ours.recv, MAX_MESSAGE_BYTES)
             if not answer:
                 status = await process.wait()
                 error = ForkServerKilled if status < 0 else RunError

@@ -37,7 +37,7 @@ from operator_runner.ansible.runner import write_line
 from operator_runner.ansible.sandbox import landlock
 from operator_runner.ansible.sandbox.isolation import Sandbox
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 
 
 def supervise(
@@ -48,7 +48,7 @@ def supervise(
 ) -> NoReturn:
     """Run what `orders` gives, in a process just forked for it, and exit.
 
-    There comes one message, once there is a run: what `run_spec.run_spec` describes as JSON, and
+    It receives one message when there is a run: the description by `run_spec.run_spec` as JSON, and
     the socket to the operator. `environment` is the one that everything was loaded with;
     `scope` are the arguments of `landlock.scope_signals`; None: it is not called.
     """
@@ -68,7 +68,7 @@ def supervise(
         _refuse(orders, error)
     with Message(orders) as message:
         if message.attached is None:
-            os._exit(0)  # no run has come of it
+            os._exit(0)  # the run was not requested
         spec, operator = message.for_supervisor(), message.attached
     patches.install("play-terminal", spec, operator, play)
     _supervise(spec, operator, scoped=scope is not None)
@@ -103,7 +103,7 @@ def _supervise(spec: dict[str, Any], operator: socket.socket, *, scoped: bool) -
 
 
 def install_terminal(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) -> None:
-    """Give ansible-runner the forked play where it would start a program by pexpect."""
+    """Make ansible-runner use the forked play instead of a program started by pexpect."""
 
     def spawn(command: str, args: list[str], **how: Any) -> ForkedPlay:
         run = {"command": [command, *args], "cwd": how["cwd"], "environment": how["env"]}
@@ -116,10 +116,10 @@ def install_terminal(spec: dict[str, Any], operator: socket.socket, play: Forked
 
 
 class ForkedPlay:
-    """A play in a fork with a terminal, to ansible-runner what `pexpect.spawn` gives it."""
+    """A play in a fork with a terminal; ansible-runner uses it as a `pexpect.spawn`."""
 
     logfile_read: Any
-    """Takes what the play prints; set by ansible-runner."""
+    """Receives the output of the play; set by ansible-runner."""
     _operator: socket.socket
 
     def __init__(self, preloaded: dict[str, str], patches: PatchSelection) -> None:
@@ -171,14 +171,14 @@ class ForkedPlay:
         return 0
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Close the terminal."""
         os.close(self._terminal)
         os.close(self._process)
 
     def _read(self) -> bool:
         """Pass on output; return False at the end, or if there is no output now."""
         try:
-            data = os.read(self._terminal, _CHUNK)
+            data = os.read(self._terminal, _CHUNK_BYTES)
         except OSError:
             # Linux returns EIO once no process has the terminal open, EAGAIN if it is quiet.
             return False

@@ -126,7 +126,7 @@ class _Results:
     def hand_over(self, result: Any, queue: _Queue) -> None:
         """Give a task's result to the play, after all messages of the task.
 
-        Without a word before it there is nothing to keep its place behind: the play finds it at
+        If the task has sent no message, there is no order to keep: the play gets the result at
         once, instead of sleeping until the thread that reads the queue has it. It is a copy in
         any case, as from a worker.
         """
@@ -239,7 +239,7 @@ def _run(worker: Any) -> None:
 
 @contextlib.contextmanager
 def _process_as_it_was() -> Iterator[None]:
-    """Undo what templates did to the process: a worker would have taken it with it."""
+    """Undo changes of the process by templates, which would have ended with a worker."""
     cwd, environment = os.getcwd(), _environment()  # noqa: PTH109
     umask = os.umask(0)
     os.umask(umask)

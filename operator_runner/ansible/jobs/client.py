@@ -57,7 +57,7 @@ class JobClient:
         return list(answer.get("items") or ())
 
     async def token(self, job: Json) -> str | None:
-        """Return the token of a Job's run; None if its Secret does not exist or is another's."""
+        """Return the token of a Job's run; None without a Secret of this Job."""
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         try:
             body = await self.api.request("GET", self._path("secrets", name))

@@ -77,7 +77,7 @@ class PodEndpoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobExecution:
-    """A Job under way; see `executor.LaunchedRun`."""
+    """A Job in progress; see `executor.LaunchedRun`."""
 
     _channel: RunChannel
 
@@ -135,7 +135,7 @@ class JobLauncher:
     async def expect_adoptions(
         self, watches: Iterable[Watch], is_mine: Callable[[str], bool] = lambda _: True
     ) -> None:
-        """Have the server expect the Jobs of earlier runs that are under way. Raises ApiError.
+        """Have the server expect the Jobs of earlier runs that still run. Raises ApiError.
 
         Only those of resources whose uid `is_mine` accepts.
         """

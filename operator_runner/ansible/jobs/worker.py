@@ -32,7 +32,7 @@ INPUT, OUTPUT = RUN + "/input", RUN + "/output"
 OFFSET_HEADER, UID_HEADER = "Operator-Runner-Offset", "Operator-Runner-Resource-Uid"
 ADDRESS_HEADER = "Operator-Runner-Address"
 _MISDIRECTED = 421
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _RETRY_SECONDS = 0.5
 _SEARCH_SECONDS = 2.0
 """Longest interval of the search for the replica that has the run."""
@@ -152,7 +152,7 @@ class Spool:
 
     def fill(self, source: Any) -> None:
         """Copy a pipe until its end."""
-        while chunk := os.read(source.fileno(), _CHUNK):
+        while chunk := os.read(source.fileno(), _CHUNK_BYTES):
             self._file.write(chunk)
             self._file.flush()
             with self._grown:
@@ -180,7 +180,7 @@ class Spool:
         with self._path.open("rb") as file:
             file.seek(offset)
             while (left := end - time.monotonic()) > 0 and not self.is_complete(file.tell()):
-                if chunk := file.read(_CHUNK):
+                if chunk := file.read(_CHUNK_BYTES):
                     yield chunk
                     continue
                 self._wait_for_more(file.tell(), left)
@@ -190,7 +190,7 @@ class Spool:
             self._grown.wait_for(lambda: self._ended or self._size > position, seconds)
 
 
-class Service:
+class SingleReplica:
     """The address of the only operator that serves Jobs."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -307,7 +307,7 @@ def _serve(client: socket.socket, connect: Callable[[], socket.socket]) -> None:
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
     try:
-        while chunk := source.recv(_CHUNK):
+        while chunk := source.recv(_CHUNK_BYTES):
             target.sendall(chunk)
         target.shutdown(socket.SHUT_WR)
     except OSError:
@@ -354,7 +354,7 @@ def main() -> None:
     folder, data = Path(sys.argv[1]), Path(sys.argv[2])
     settings = json.loads((folder / "settings.json").read_text())
     address, uid = (settings["host"], settings["port"]), settings.get("uid")
-    operator_address = Service(address) if uid is None else Replicas(address, folder, uid)
+    operator_address = SingleReplica(address) if uid is None else Replicas(address, folder, uid)
     port = relay(operator_address.connect)
     scratch = Path(tempfile.mkdtemp(dir=data))
     kubeconfig = scratch / "kubeconfig"

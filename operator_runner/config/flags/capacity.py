@@ -1,4 +1,4 @@
-"""Compute the number of runs that the machine, or the container on it, can carry at once."""
+"""Compute the number of concurrent runs for the machine, or for the container on it."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _bool(
         _RUNS,
         "--isolate-runs",
-        "Isolate runs from files and processes of others and of the operator; disables mounts.",
+        "Isolate runs from files and processes of other runs and the operator; disables mounts.",
         default="true",
     ),
     _bool(

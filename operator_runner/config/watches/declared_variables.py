@@ -30,7 +30,7 @@ _USES = re.compile(
 )
 """Templates, and what Ansible takes for an expression without braces."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_LARGEST_FILE = 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
 
 
 def declared_variables(content: RunContent, lookup: Lookup) -> frozenset[str]:
@@ -149,7 +149,7 @@ def _documents(folder: Path, name: str) -> Iterator[Any]:
 def _text(path: Path) -> str:
     """Return the text of a file; of one that is large or cannot be read nothing."""
     try:
-        is_small = path.is_file() and path.stat().st_size <= _LARGEST_FILE
+        is_small = path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES
         return path.read_text(errors="replace") if is_small else ""
     except OSError:
         return ""

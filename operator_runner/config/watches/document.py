@@ -71,7 +71,7 @@ def parse(source: Expanded, report: Diagnostics) -> YamlValue | None:
 
 
 class _Loader(Reader, Scanner, Parser, Composer):
-    """PyYAML up to its nodes; what plain scalars mean is decided by `scalars`."""
+    """PyYAML up to its nodes; `scalars` resolves plain scalars."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)

@@ -38,7 +38,7 @@ class EntryReader:
     """Reads the entries of one file in order, and reports duplicate kinds."""
 
     def __init__(self, report: Diagnostics, lookup: Lookup, *, mark_unsafe: bool) -> None:
-        """Take where to report, where roles and playbooks are sought, and a default."""
+        """Report problems to `report`; `mark_unsafe` is the default of the key."""
         self._report = report
         self._lookup = lookup
         self._mark_unsafe = mark_unsafe
@@ -46,7 +46,7 @@ class EntryReader:
         self._conversions = ConversionReader()
 
     def read(self, items: Iterable[YamlValue]) -> tuple[Watch, ...]:
-        """Return the watches; they are of no use where a problem was reported."""
+        """Return the watches; do not use them if a problem was reported."""
         return tuple(self._read(fields) for fields in maps(items, self._report, ENTRY_KEYS))
 
     def _read(self, fields: MapReader) -> Watch:

@@ -197,7 +197,7 @@ _STATUS = (
                 required=True,
             ),
             Key("reason", Shape.TEXT, "JMESPath: the reason in CamelCase."),
-            Key("message", Shape.TEXT, "JMESPath: the message for people."),
+            Key("message", Shape.TEXT, "JMESPath: the human-readable message."),
         ),
     ),
 )

@@ -34,7 +34,7 @@ def load(
 ) -> Loaded:
     """Read a watches file; raises ConfigError with every problem and every warning in it.
 
-    Roles and playbooks are sought from the working directory on; `roles_path` and
+    Relative paths of roles and playbooks start at the working directory; `roles_path` and
     `collections_path` (of the flags) replace ANSIBLE_ROLES_PATH and ANSIBLE_COLLECTIONS_PATH.
     `mark_unsafe` is what watches without markUnsafe have.
     """

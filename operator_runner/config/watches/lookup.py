@@ -1,4 +1,4 @@
-"""Find roles and playbooks; the only part that looks at the file system for them."""
+"""Find roles and playbooks in the file system."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _no_preview_of_jobs() -> Json:
 
 
 def _chosen_if_deselected() -> Json:
-    """Return that `deselection` needs `selector` or `when`."""
+    """Return the constraint that `deselection` needs `selector` or `when`."""
 
     def given(name: str) -> Json:
         return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
@@ -134,7 +134,7 @@ def _chosen_if_deselected() -> Json:
 
 
 def _cleanup(read: Json) -> Json:
-    """Return what is also true of `finalizer` and of `deselection`."""
+    """Return the further constraints of `finalizer` and of `deselection`."""
     read["properties"]["name"] |= _pattern(QUALIFIED_NAME_PATTERN)
     some = {"type": ["object", "string"], "minProperties": 1}
     has_vars = _or_in_another_case("vars", {"required": ["vars"], "properties": {"vars": some}})
@@ -192,7 +192,7 @@ def _warned(name: str) -> Json:
 
 
 def _or_in_another_case(name: str, right: Json) -> Json:
-    """Return what is also true of a map that has the key, but in another case."""
+    """Return a constraint, extended to maps that have the key in another case."""
     # Not all keys are something else.
     has = {"not": {"propertyNames": {"not": {"pattern": _another_case(name)}}}}
     return {"anyOf": [right, has]}

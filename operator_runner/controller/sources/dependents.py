@@ -2,7 +2,7 @@
 
 The proxy reports which objects a run created or read, and the resourceVersions of its writes. The
 event of a run's own write is thereby recognized and causes no reconcile. A change of an object's
-readiness, or of a field of `wakeOn`, reconciles the owner, whatever the last writer was.
+readiness, or of a field of `wakeOn`, reconciles the owner, regardless of the last writer.
 """
 
 from __future__ import annotations

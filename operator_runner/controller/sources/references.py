@@ -1,7 +1,7 @@
 """Events of objects that resources refer to: a Secret, a ConfigMap, another resource.
 
 `references` of a watch declares the kinds, and the fields with names or label selectors. The
-metadata of each kind is watched once, whatever the number of resources and objects; objects without
+metadata of each kind is watched once, for any number of resources and objects; objects without
 a reference to them cause no reconcile.
 """
 

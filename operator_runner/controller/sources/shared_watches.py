@@ -101,7 +101,7 @@ class SharedWatches:
                 await self._listed.wait()
         except TimeoutError:
             kinds = sorted({str(gvk) for gvk, _ in self._unlisted})
-            _log.warning("Lists take long; continuing: their objects start runs", kinds=kinds)
+            _log.warning("First lists are slow: listed objects may start runs", kinds=kinds)
             for each in list(self._unlisted):
                 self._list_failed(each)
 

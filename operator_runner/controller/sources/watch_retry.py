@@ -43,11 +43,12 @@ async def watch_forever(
         except Forbidden as error:
             if not warned:
                 _log.warning(
-                    f"Cannot watch {watched}: changes are noticed at the next resync only; "
-                    "grant list and watch to the operator",
+                    "Cannot watch: changes are noticed at the next resync only",
+                    watched=watched,
                     gvk=str(gvk),
                     scope=namespace or "all namespaces",
                     error=str(error),
+                    hint="grant list and watch to the operator",
                 )
                 warned = True
         except ApiError as error:

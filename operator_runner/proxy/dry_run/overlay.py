@@ -87,7 +87,7 @@ class DryRun:
         self.entries[key] = OverlayEntry(before if known is None else known.before, after)
 
     def refuse(self, request: str) -> None:
-        """Record a request that cannot be previewed, once; no more than are read by people."""
+        """Record a request that cannot be previewed, once, up to a maximum."""
         if len(self.refused) < _MAX_REFUSED and request not in self.refused:
             self.refused.append(request)
 

@@ -52,7 +52,7 @@ def is_stored(info: RequestInfo) -> bool:
 
 
 def with_dry_run(query: str) -> str:
-    """Return the query of a write with `dryRun=All`, whatever it had before."""
+    """Return the query of a write with `dryRun=All` as its only value of dryRun."""
     kept = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True)]
     return urlencode([*(each for each in kept if each[0] != _DRY_RUN[0]), _DRY_RUN])
 

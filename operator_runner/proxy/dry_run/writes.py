@@ -249,7 +249,7 @@ class DryRunWrites:
         return done
 
     async def _recreate(self, write: Write, key: ObjectKey, body: Json, code: int) -> ApiResponse:
-        """Try to create an object whose name is taken in the cluster, or that is not there yet.
+        """Try to create an object whose name is taken in the cluster, or that does not exist yet.
 
         Under another name, so that the API server completes and checks it.
         """
@@ -318,7 +318,7 @@ class DryRunWrites:
         """
         info = write.info
         if write.dry_run.is_new_namespace(info.namespace):
-            # It is not there yet.
+            # It does not exist yet.
             info = replace(info, namespace=write.grant.owner.ref.namespace or "default")
         original = await self._decoded(write, lambda: name_of(write.kind, body))
         name = _other_name(original or info.name)

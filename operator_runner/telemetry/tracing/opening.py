@@ -37,7 +37,7 @@ async def open_traces(
     try:
         names = exporters_of(environ)
     except ConfigError as error:
-        _log.warning(_DISABLED, reason=str(error))
+        _log.warning(_DISABLED, error=str(error))
         names = ()
     traces = await asyncio.to_thread(_open, names, defaults, parse, server) if names else None
     if traces is None:
@@ -63,7 +63,7 @@ def _open(
         )
     except ImportError as error:
         hint = "pip install 'operator-runner[otel]', or set OTEL_SDK_DISABLED=true"
-        _log.warning(_DISABLED, reason=str(error), hint=hint)
+        _log.warning(_DISABLED, error=str(error), hint=hint)
     except Exception as error:  # noqa: BLE001 (the SDK checks variables with errors of all kinds)
-        _log.warning(_DISABLED, reason=f"{type(error).__name__}: {error}")
+        _log.warning(_DISABLED, error=f"{type(error).__name__}: {error}")
     return None

@@ -50,7 +50,7 @@ _WHY_CHARACTERS = 70
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Resources of all namespaces.")
 @output_option
-@click.option("-w", "--watch", is_flag=True, help="Then print each change until interrupted.")
+@click.option("-w", "--watch", is_flag=True, help="List, then print each change until interrupted.")
 @work_dir_option
 def get(
     wanted: tuple[str, ...],
@@ -64,7 +64,7 @@ def get(
 ) -> None:
     """List resources of operators with readiness, last run, next run and failure.
 
-    Without arguments: the resources of all CRDs with one that an operator has handled. KIND is
+    Without arguments, list the resources of all CRDs of which an operator has handled one. KIND is
     spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
     if all_namespaces and any("/" in each for each in wanted):

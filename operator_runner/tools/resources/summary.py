@@ -1,6 +1,6 @@
 """Summarize a resource of an operator by its status, its annotations and its Events. Pure.
 
-Resources are not trusted: no function here raises, whatever their shape.
+Resources are not trusted: no function here raises, for any content.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ _NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
 )
 @output_option
 @click.option(
-    "-w", "--watch", is_flag=True, help="Then print the tree after each change until interrupted."
+    "-w", "--watch", is_flag=True, help="Print the tree again after each change until interrupted."
 )
 def tree(
     *,

@@ -53,7 +53,7 @@ def runs() -> None:
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Runs of all namespaces.")
 @output_option
-@click.option("-w", "--watch", is_flag=True, help="Then print each change until interrupted.")
+@click.option("-w", "--watch", is_flag=True, help="List, then print each change until interrupted.")
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
 )

@@ -30,7 +30,9 @@ _INDENT = " " * 4
     "-A", "--all-namespaces", is_flag=True, help="Runs of all resources of a KIND, everywhere."
 )
 @output_option
-@click.option("-w", "--watch", is_flag=True, help="Then print each new run until interrupted.")
+@click.option(
+    "-w", "--watch", is_flag=True, help="List, then print each new run until interrupted."
+)
 @click.option(
     "--work-dir",
     default=None,

@@ -18,8 +18,8 @@ def insert(path: str, text: str, marker: str, key: str, item: str) -> str:
 
     `item` begins with a dash at the left margin. It goes before the marker comment
     `+kubebuilder:scaffold:<marker>`; without one to the end of the list under `key`, a key of the
-    left margin, or to the end of the file if `key` is empty. An item that is there is not added
-    again. Raises ConfigError with `path` if the marker or key is missing.
+    left margin, or to the end of the file if `key` is empty. An existing item is not added again.
+    Raises ConfigError with `path` if the marker or key is missing.
     """
     lines = text.splitlines()
     begin, end = _block(lines, key)

@@ -101,7 +101,7 @@ def _refuse_what_is_there(project: Project, kinds: tuple[ApiNames, ...], api: Ap
 
 
 def _values(project: Project, kinds: tuple[ApiNames, ...], api_plan: ApiPlan) -> dict[str, Any]:
-    """Return what the templates of a kind name."""
+    """Return the variables of the templates of a kind."""
     api = api_plan.api
     namesake = any(known.kind == api.kind for known in kinds)
     grouped = bool(api.group) and (project.multigroup or namesake)
@@ -128,7 +128,7 @@ def _values(project: Project, kinds: tuple[ApiNames, ...], api_plan: ApiPlan) ->
 
 
 def _values_of_fields(api: ApiNames, fields: tuple[Field, ...]) -> dict[str, Any]:
-    """Return what the templates of a kind name of its fields."""
+    """Return the variables of the templates of a kind that describe its fields."""
     required = [field.name for field in fields if field.required]
     return {
         "fields": fields,

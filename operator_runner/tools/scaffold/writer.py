@@ -9,7 +9,7 @@ from operator_runner.core.errors import ConfigError
 
 
 def read(root: Path, paths: Iterable[str]) -> dict[str, str]:
-    """Return the texts of those files that there are."""
+    """Return the texts of the files that exist."""
     return {path: _read(root / path) for path in paths if (root / path).exists()}
 
 

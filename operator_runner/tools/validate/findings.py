@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """A mistake with its place and hint; a warning does not make the check fail."""
+    """A mistake with its location and hint; a warning does not make the check fail."""
 
     path: Path
     line: int

@@ -14,7 +14,7 @@ _OPEN = "x-kubernetes-preserve-unknown-fields"
 def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tuple[GVK, str]]:
     """Yield kinds that are not served, each with cause and hint.
 
-    Only groups of which the project has a CRD are checked: others may have theirs elsewhere.
+    Only groups of which the project has a CRD are checked: other CRDs may be in other projects.
     """
     served = set(_served(objects))
     groups = {gvk.group for gvk in served}

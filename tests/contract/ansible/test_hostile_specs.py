@@ -234,7 +234,7 @@ module.exit_json(back=json.loads(json.dumps(module.params["data"])))
 
 
 @pytest.mark.parametrize("kind", ["warm"], indirect=True)
-async def test_type_tags_reach_modules_and_come_back(runs: Runs) -> None:
+async def test_type_tags_reach_modules_and_return(runs: Runs) -> None:
     """As a role passes a spec to a module, and as k8s_info reads objects of others."""
     (runs.role / "library").mkdir()
     (runs.role / "library" / "back.py").write_text(MODULE)

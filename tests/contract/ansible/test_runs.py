@@ -195,7 +195,7 @@ async def test_a_cancelled_run_leaves_no_process(runs: Runs) -> None:
     assert not sleepers(nap)
 
 
-async def test_artifacts_are_bounded_and_vanish(runs: Runs) -> None:
+async def test_artifacts_are_limited_and_removed(runs: Runs) -> None:
     """The newest runs are kept, `latest` is the last one, and a deleted resource leaves none."""
     for _ in range(3):
         await runs("- debug:\n", keep=2)

@@ -292,7 +292,7 @@ async def test_many_runs_at_once(runs: Runs) -> None:
     await asyncio.to_thread(eventually, lambda: len(server.children(recursive=True)) <= 2)
 
 
-async def test_a_run_without_a_process_harms_no_other(tmp_path: Path) -> None:
+async def test_a_run_without_a_process_does_not_affect_others(tmp_path: Path) -> None:
     """If the server cannot fork, this run fails with the reason; server and other runs continue."""
     gate, others = tmp_path / "gate", _children()
     # Facts would be gathered in a further child, which has descriptors as well.

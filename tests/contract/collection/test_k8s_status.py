@@ -219,7 +219,7 @@ def test_check_mode_writes_nothing(run: Run, status: Callable[[], Json]) -> None
     assert status() == {}
 
 
-def test_a_boolean_status_is_the_word(run: Run, status: Callable[[], Json]) -> None:
+def test_a_boolean_status_is_the_text(run: Run, status: Callable[[], Json]) -> None:
     """An unquoted True of YAML is taken for "True"."""
     run(conditions=[condition(status=True)])
     assert status()["conditions"][0]["status"] == "True"

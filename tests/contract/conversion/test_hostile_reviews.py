@@ -95,7 +95,7 @@ async def test_a_compressed_body_is_not_expanded(server: Listener) -> None:
         web(f'{{"size":{"[" * 900}{"]" * 900}}}'),
     ],
 )
-async def test_an_odd_object_is_answered_with_a_failure(server: Listener, odd: str) -> None:
+async def test_an_invalid_object_is_answered_with_a_failure(server: Listener, odd: str) -> None:
     """The response has the object, or a Failure with the reason."""
     status, text = await post(server, review(odd))
     assert status == 200, text

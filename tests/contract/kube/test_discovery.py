@@ -84,7 +84,7 @@ def dead_api(kubectl: Kubectl) -> Iterator[GVK]:
     kubectl("delete", "apiservice", name)
 
 
-async def test_a_dead_aggregated_api_harms_its_own_group_only(
+async def test_a_dead_aggregated_api_affects_its_own_group_only(
     discovery: Discovery, dead_api: GVK
 ) -> None:
     """Its kinds are unavailable, not missing; all others are found."""

@@ -162,7 +162,7 @@ async def test_a_released_lease_is_taken_before_it_expires(
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == (second.identity, 1)
 
 
-async def test_a_release_after_losing_harms_no_successor(
+async def test_a_release_after_losing_does_not_affect_the_successor(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
     """Only the holder's own Lease is given up."""
@@ -277,7 +277,7 @@ async def test_a_stolen_lease_is_noticed(
     assert (await _lease(kubectl))["holderIdentity"] == "thief"
 
 
-async def test_a_deleted_lease_is_made_again(
+async def test_a_deleted_lease_is_recreated(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
     """Deleting the Lease does not stop the operator; earlier runs may no longer write."""

@@ -90,7 +90,7 @@ async def test_secrets_have_no_status_to_be_read_for(discovery: Discovery) -> No
         assert "status" not in (await discovery.resource(GVK("", "v1", kind))).subresources
 
 
-async def test_an_object_nested_too_deep_harms_no_other(
+async def test_an_object_nested_too_deep_does_not_affect_others(
     api: Api, discovery: Discovery, kubectl: Kubectl
 ) -> None:
     """Its managedFields are as deep as its spec; listed or watched, all others are seen."""

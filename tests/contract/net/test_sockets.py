@@ -198,7 +198,9 @@ async def test_a_request_that_is_served_keeps_its_connection() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX-Slow: ", b"\x16\x03\x01"])
-async def test_a_request_that_does_not_come(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+async def test_an_incomplete_request_is_closed_at_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
     """Its connection is closed at the deadline, even if a part was received."""
     monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 0.2)
     async with bounded(Connections(), _answer) as port:

@@ -123,7 +123,9 @@ async def test_a_deeply_nested_answer_arrives_whole(upstream: Upstream, recorder
 
 
 @pytest.mark.parametrize("size", [10, 5 * 1024 * 1024], ids=["buffered", "beyond-the-buffer"])
-async def test_a_deep_object_in_a_list_harms_no_other(upstream: Upstream, size: int) -> None:
+async def test_a_deep_object_in_a_list_does_not_affect_others(
+    upstream: Upstream, size: int
+) -> None:
     """Values that are nested too deep are empty, one warning names the object, others are whole."""
     deep = b'{"a":' * 9_000 + b"1" + b"}" * 9_000
     other = config_map("other", "team", text='[{"\\' * 200, filler="x" * size)
@@ -174,7 +176,7 @@ async def _connected(run: Run) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     return await asyncio.open_connection("127.0.0.1", port, ssl=trust)
 
 
-async def test_one_run_leaves_room_for_others(
+async def test_one_run_does_not_block_others(
     tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run with more watches than its share gets a 429 for the rest; another one is answered."""

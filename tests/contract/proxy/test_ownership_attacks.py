@@ -252,7 +252,7 @@ async def test_a_resource_of_the_same_name_is_another_one(start: Start, kubectl:
 
 
 @pytest.mark.parametrize("ownership", Ownership)
-async def test_no_policy_lets_a_run_write_a_resource_made_again(
+async def test_no_policy_lets_a_run_write_a_recreated_resource(
     upstream: Upstream, ownership: Ownership
 ) -> None:
     """Neither its status nor itself, and it is not adopted: it would be deleted with the former."""
@@ -477,7 +477,7 @@ async def test_no_object_has_the_version_of_absence(connection: Connection, name
 
 
 @pytest.mark.parametrize("ownership", [Ownership.IGNORE, Ownership.REFUSE])
-async def test_an_object_that_comes_between_look_and_write(
+async def test_an_object_created_between_read_and_write(
     upstream: Upstream, ownership: Ownership
 ) -> None:
     """It is neither adopted nor, under a policy, overwritten: the conflict is decided again."""

@@ -262,7 +262,7 @@ def test_thousands_of_monitors_are_one_write_of_the_configuration(world: World) 
     world.until(world.writes, 1)
 
 
-def test_monitors_and_rules_harm_no_others(world: World) -> None:
+def test_invalid_monitors_and_rules_do_not_affect_others(world: World) -> None:
     """Odd ones, invalid ones, and those that would send Secrets or files somewhere."""
     endpoint = {"port": "web"}
     selector: Json = {"matchExpressions": [{"key": "a", "operator": "In"}]}

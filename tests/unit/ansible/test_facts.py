@@ -15,7 +15,7 @@ def test_facts_are_old_after_an_hour() -> None:
     assert LONGEST_SECONDS == 3600
 
 
-def test_facts_survive_the_way_between_processes() -> None:
+def test_facts_are_equal_in_another_process() -> None:
     """Facts can be written by one process and read by another."""
     kept = FactCache({"a": '{"value": 1, "is_set": false}'}, {"host": ["x"]}, 5.0)
     assert FactCache.of(kept.as_json()) == kept

@@ -306,7 +306,7 @@ async def test_readiness_before_the_response_reconciles_the_owner() -> None:
         assert woken == [BECAME_READY]
 
 
-async def test_an_object_that_is_made_again_is_new() -> None:
+async def test_a_recreated_object_is_new() -> None:
     """After a deletion nothing is ready that could become unready."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
@@ -394,7 +394,7 @@ def test_kinds_without_generation_are_compared_by_managed_fields(
     assert difference(*versions) == word
 
 
-def test_a_replaced_object_is_news() -> None:
+def test_a_replaced_object_is_a_change() -> None:
     """An object of the same name with another uid is not the one that was made."""
     other = Version.of(metadata(11, uid="u2"))
     assert difference(Version.of(metadata(10)), other) == "replaced"

@@ -212,7 +212,7 @@ def test_specs_are_remembered_within_a_bound() -> None:
 
 
 def test_a_listed_resource_is_distinguished_from_a_created_one() -> None:
-    """A listed resource is a start, so that edits can overtake the herd."""
+    """A listed resource is a start, so that edits run first."""
     assert reconcile_cause(None, seen(), WATCH, listed=True) == Cause(Trigger.START)
     assert reconcile_cause(seen(), seen(), WATCH, listed=True) is None
 

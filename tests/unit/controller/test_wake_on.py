@@ -161,7 +161,7 @@ async def test_changes_during_a_run_lead_to_one_group() -> None:
         await case.woken.reach(101)
 
 
-async def test_an_object_that_is_made_again_is_new() -> None:
+async def test_a_recreated_object_is_new() -> None:
     """The values of a deleted object are not compared with those of its successor."""
     async with world() as case:
         case.response(10, readyReplicas=3)

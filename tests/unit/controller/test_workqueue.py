@@ -88,7 +88,7 @@ def test_an_overtaken_periodic_run_is_not_a_cause() -> None:
     assert item.waited == 0
 
 
-def test_an_edit_overtakes_retries_resyncs_and_the_herd_at_start() -> None:
+def test_an_edit_precedes_retries_resyncs_and_the_runs_at_start() -> None:
     """Keys are given out by the most urgent of their causes, then by age."""
     queue = backlog(total=9, per_kind=9)
     for name, trigger in [
@@ -191,7 +191,7 @@ def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
     assert {item.key.name for item in iter(lambda: queue.get(1000), None)} == enqueued
 
 
-async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
+async def test_memory_is_checked_before_a_run_starts_beside_others() -> None:
     """The end of a run permits the next one, even if memory is still low."""
     queue = WorkQueue(Concurrency(4, 4, run_memory=100), BackoffSettings(), lambda: 99)
     queue.add(key("a"), SPEC)
@@ -233,7 +233,7 @@ async def test_taking_waits_for_the_next_key_and_ends_when_closed() -> None:
     assert await queue.get() is None
 
 
-def test_causes_are_described_for_people() -> None:
+def test_causes_are_formatted_for_display() -> None:
     """Causes are joined in order of arrival."""
     assert describe([SPEC, Cause(Trigger.START), SPEC]) == "spec: created; start"
 
@@ -292,7 +292,7 @@ def test_no_trigger_is_lost_among_many_causes() -> None:
 
 
 def test_a_backoff_may_begin_later() -> None:
-    """A failure that a retry cannot mend has a longer first delay, and the same limit."""
+    """A failure that a retry cannot fix has a longer first delay, and the same limit."""
     queue = backlog()
     delays = [queue.add_rate_limited(key("a"), 0, 1.0) for _ in range(20)]
     assert delays[:3] == [1, 2, 4]

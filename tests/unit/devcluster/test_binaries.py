@@ -91,7 +91,7 @@ def test_a_changed_pin_gets_a_cache_folder_of_its_own(tmp_path: Path) -> None:
     assert all(tag.startswith(f"{recipe.version}-") for tag in tags)
 
 
-def test_programs_know_their_version() -> None:
+def test_programs_print_their_version() -> None:
     """Programs have their version, which clients and the API server compare."""
     recipe = recipes.kubernetes()
     trimmed, _, linker = recipe.options

@@ -29,7 +29,7 @@ def test_without_them_the_home_directory_serves(value: str | None) -> None:
 @pytest.mark.parametrize("name", ["", "..", "a/b", "A", "a_b", "-a", "a-", "a" * 41, "a\n"])
 def test_a_name_that_is_not_a_file_name_is_rejected(name: str) -> None:
     """A cluster's name cannot lead out of the folder of clusters."""
-    with pytest.raises(ClusterError, match="cannot name a cluster"):
+    with pytest.raises(ClusterError, match="invalid cluster name"):
         home_of(name, {})
 
 

@@ -142,7 +142,7 @@ def test_a_status_may_be_behind_the_spec(generation: Any, status: Json, behind: 
 
 @pytest.mark.parametrize("old", Readiness)
 @pytest.mark.parametrize("new", Readiness)
-def test_every_change_has_words_but_the_first_status(old: Readiness, new: Readiness) -> None:
+def test_every_change_but_the_first_status_has_a_text(old: Readiness, new: Readiness) -> None:
     """Counters do not change the readiness."""
     silent = old is new or (old, new) == (UNKNOWN, NOT_READY)
     assert bool(change(old, new)) is not silent

@@ -286,6 +286,6 @@ def test_the_owner_itself_is_written_unchanged(owner: Owner) -> None:
         ),
     ],
 )
-def test_owners_are_named_for_people(metadata: dict[str, Any], expected: str) -> None:
+def test_owners_are_described_in_messages(metadata: dict[str, Any], expected: str) -> None:
     """The controller is first; text of annotations cannot control a terminal."""
     assert describe_ownership(metadata) == expected

@@ -142,9 +142,11 @@ def test_a_binding_is_one_of_the_pod_in_its_body(grant: Grant, kind: str, body: 
 )
 def test_a_binding_without_a_pod_is_rejected(grant: Grant, kind: str, body: bytes) -> None:
     """The API server might read another name in it."""
-    with pytest.raises(StatusError, match=r"invalid body for bindings: set metadata\.name") as told:
+    with pytest.raises(
+        StatusError, match=r"invalid body for bindings: set metadata\.name"
+    ) as excinfo:
         with_target(write_of(grant, "POST", BINDINGS, kind), body)
-    assert told.value.code == 400
+    assert excinfo.value.code == 400
 
 
 def test_a_malformed_binding_in_protobuf_is_rejected(grant: Grant) -> None:
@@ -169,9 +171,9 @@ async def test_only_own_pods_are_bound(grant: Grant) -> None:
     assert sent == {"name": "mine", "uid": "uid-m", "resourceVersion": "7"}
     assert decision.seen == ("uid-m", "7")
     for name, code in ((b"theirs", 403), (b"missing", 404)):
-        with pytest.raises(StatusError) as told:
+        with pytest.raises(StatusError) as excinfo:
             await admitted.decide(with_target(write, body % name))
-        assert told.value.code == code
+        assert excinfo.value.code == code
 
 
 @pytest.mark.parametrize("port", ["", ":80", ":http"])
@@ -191,7 +193,7 @@ async def test_the_port_of_a_service_hides_no_owner(grant: Grant, scheme: str, p
 
 
 async def test_objects_without_a_uid_are_not_the_same(grant: Grant) -> None:
-    """As in some aggregated APIs: one that belongs to the owner says nothing of the others."""
+    """As in some aggregated APIs: that one belongs to the owner does not concern the others."""
     annotated = {"name": "mine", "annotations": grant.owner.annotations}
     part = {"apiVersion": "aggregated.example.com/v1", "kind": "Shard", "controller": True}
     objects: dict[str, dict[str, Any]] = {

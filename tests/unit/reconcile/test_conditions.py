@@ -93,7 +93,7 @@ def test_a_steady_success_changes_nothing() -> None:
     assert conditions.finished(first, well(T2), T2) == first
 
 
-def test_a_run_that_mended_something_is_news() -> None:
+def test_the_recap_of_a_run_with_changes_is_written() -> None:
     """A success that changed something has its recap shown, with the transition time kept."""
     first = conditions.finished(conditions.started([], T1), well(T1), T1)
     second = by_type(conditions.finished(first, well(T2, changed=1), T2))
@@ -101,7 +101,7 @@ def test_a_run_that_mended_something_is_news() -> None:
     assert second["Running"]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
 
 
-def test_a_new_run_keeps_the_words_of_the_last_verdict() -> None:
+def test_a_new_run_keeps_the_message_of_the_last_result() -> None:
     """During a run Successful is False but keeps the message of the last run."""
     before = conditions.finished(conditions.started([], T1), well(T1), T1)
     found = by_type(conditions.started(before, T2))
@@ -159,7 +159,7 @@ def test_successful_is_false_until_a_run_does_not_ask() -> None:
     assert not conditions.is_waiting(after)
 
 
-def test_a_resource_that_always_asks_is_not_written_again() -> None:
+def test_a_resource_that_always_requeues_is_not_written_again() -> None:
     """Unchanged runs have equal conditions; changes and other times differ."""
     first = conditions.finished(conditions.started([], T1), asking(T1, changed=2), T1)
     assert conditions.finished(first, asking(T2), T2) == first
@@ -169,7 +169,7 @@ def test_a_resource_that_always_asks_is_not_written_again() -> None:
     assert later["Running"]["message"].endswith("the role asked to run again in 1m30s")
 
 
-def test_a_run_that_asks_after_a_failure_has_not_failed() -> None:
+def test_a_run_that_requeues_after_a_failure_has_not_failed() -> None:
     """The failure of the run before is over, and the resource is not Successful."""
     outcome = RunOutcome(Stats(failures=1), (TaskFailure("a", "no rights"),), finished=T1)
     before = conditions.finished(conditions.started([], T1), outcome, T1)
@@ -179,7 +179,7 @@ def test_a_run_that_asks_after_a_failure_has_not_failed() -> None:
     assert found["Running"]["status"] == "True"
 
 
-def test_a_run_that_asks_and_fails_is_a_failure() -> None:
+def test_a_run_that_requeues_and_fails_is_a_failure() -> None:
     """A requeue of a play that fails afterwards does not count."""
     outcome = RunOutcome(
         Stats(failures=1), (TaskFailure("a", "no rights"),), timedelta(seconds=10), T2

@@ -113,7 +113,7 @@ async def test_the_declared_status_is_in_the_patch_of_the_conditions() -> None:
     assert case.reasons() == []
 
 
-async def test_conditions_of_odd_types_are_no_error() -> None:
+async def test_conditions_of_invalid_types_are_not_an_error() -> None:
     """Another client wrote them; a steady run compares what it wrote with them."""
     case = Declared(success(), success())
     body = await case.crd.get(REF)
@@ -225,7 +225,7 @@ async def test_an_expression_that_fails_is_a_condition_and_counted() -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_field_that_the_crd_refuses_is_left_out(named: bool) -> None:
-    """The Event says which; the conditions are written, and nothing is tried again until then."""
+    """The Event names them; the conditions are written, and nothing is tried again until then."""
     case = Declared(success(changed=1), success())
     error = 'Foo "a" is invalid: status.members: Invalid value: "object"' if named else "denied"
     case.crd.refuse = lambda status: error if "members" in status else ""

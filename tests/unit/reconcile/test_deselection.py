@@ -117,7 +117,7 @@ async def test_the_annotation_exists_from_the_first_run_to_the_deselection() -> 
     assert len(case.executor.requests) == 2
 
 
-async def test_a_resource_that_others_write_gets_the_annotation_all_the_same() -> None:
+async def test_a_resource_that_others_write_gets_the_annotation_too() -> None:
     """Controllers write the status of a new Deployment many times: a conflict is not a failure."""
     case = Case(WATCH, FakeCluster(resource()))
     edits = iter([None])

@@ -363,7 +363,7 @@ async def test_requeue_after_beats_the_period() -> None:
     assert verdict == Succeeded(timedelta(seconds=7), Trigger.REQUEUE)
 
 
-async def test_a_resource_that_asks_each_time_costs_no_write() -> None:
+async def test_a_resource_that_requeues_each_time_costs_no_write() -> None:
     """Neither do runs after a restart of the operator; one Event reports all of them."""
     cluster = FakeCluster(resource())
     case = Case(PLAIN, cluster, ASKING)
@@ -393,7 +393,7 @@ async def test_an_edit_ends_the_waiting() -> None:
     assert [event.reason for event in case.cluster.events] == ["Successful"] * 2
 
 
-async def test_a_clean_up_that_asks_holds_the_resource() -> None:
+async def test_a_clean_up_that_requeues_keeps_the_resource() -> None:
     """The finalizer stays until a clean-up ends without asking; the waiting costs no write."""
     held = {"finalizers": ["example.com/f"], "deletionTimestamp": "now", "generation": 2}
     case = Case(HELD, FakeCluster(resource(**held)), ASKING, ASKING, success())
@@ -662,7 +662,7 @@ async def test_a_role_that_is_not_idempotent_is_reported_once() -> None:
     assert case.idempotent[-1]
 
 
-async def test_failed_runs_and_clean_ups_say_nothing_about_idempotence() -> None:
+async def test_failed_runs_and_clean_ups_do_not_count_for_idempotence() -> None:
     """They end early, or are the last run."""
     case = Case(PLAIN, FakeCluster(resource()), failure("t", "m"))
     changing(case)

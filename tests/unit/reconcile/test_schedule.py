@@ -94,7 +94,7 @@ async def test_a_failed_run_keeps_its_tick() -> None:
     assert await case.shown() == ("2026-05-05T12:00:00Z", "2026-05-05T13:00:00Z")
 
 
-async def test_a_run_that_asks_to_run_again_has_handled_its_tick() -> None:
+async def test_a_run_that_requeues_has_handled_its_tick() -> None:
     """It succeeded."""
     case = Clocked(FakeCluster(scheduled()), ASKING)
     await case.run()

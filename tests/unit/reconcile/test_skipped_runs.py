@@ -30,7 +30,7 @@ ROLE = Path("/opt/ansible/roles/web")
 
 
 class FakeInputs:
-    """Inputs that are unchanged once a run has converged, until the test says otherwise."""
+    """Inputs that are unchanged once a run has converged, until the test changes them."""
 
     def __init__(self) -> None:
         self.unchanged = False
@@ -97,7 +97,7 @@ async def test_all_other_causes_run(trigger: Trigger) -> None:
 
 
 async def test_changed_inputs_run() -> None:
-    """So do those that nobody knows."""
+    """The role runs as well if the inputs are unknown."""
     case, inputs = case_of(success())
     await case.reconciler.reconcile(REF, SPEC)
     inputs.unchanged = False

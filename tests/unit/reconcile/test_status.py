@@ -52,7 +52,9 @@ async def test_what_others_wrote_survives(outcome: RunOutcome) -> None:
     ],
 )
 @pytest.mark.parametrize("outcome", [success(changed=1), failure("a", "no")])
-async def test_an_odd_result_of_an_earlier_run_is_replaced(odd: Any, outcome: RunOutcome) -> None:
+async def test_an_invalid_result_of_an_earlier_run_is_replaced(
+    odd: Any, outcome: RunOutcome
+) -> None:
     """With any value in ansibleResult, the run is reported with its own result."""
     old = [
         {"type": type_, "status": "True", "reason": "x", "message": "y", "ansibleResult": odd}

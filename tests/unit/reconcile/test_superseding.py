@@ -173,7 +173,7 @@ class Case:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work inside the block; the first run is under way."""
+        """Work inside the block; the first run is in progress."""
         working = asyncio.create_task(self.dispatcher.run())
         self.queue.add(REF, Cause(Trigger.SPEC, "created"))
         await self.until(lambda: len(self.executor.started) == 1)

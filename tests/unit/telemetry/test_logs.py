@@ -92,7 +92,7 @@ def test_a_bound_object_is_only_in_the_lines_of_its_block() -> None:
 
 
 async def test_two_tasks_do_not_see_each_others_object() -> None:
-    """Reconciles under way at the same time keep their lines apart."""
+    """Reconciles at the same time keep their lines apart."""
     stream = json_logs()
     both_inside = asyncio.Barrier(2)
 

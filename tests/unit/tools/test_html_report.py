@@ -39,5 +39,5 @@ def test_a_failed_run_is_open_and_counted() -> None:
 
 
 def test_a_report_without_runs_is_a_page() -> None:
-    """It says so in its title."""
+    """Its title has the result."""
     assert "<title>0 runs, 0 failed</title>" in report_of_runs([])

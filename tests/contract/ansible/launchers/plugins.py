@@ -46,7 +46,7 @@ DOCUMENTATION = '''
 name: OWN_callback
 type: aggregate
 short_description: reports starts
-description: Tells of starts.
+description: Reports starts.
 '''
 
 

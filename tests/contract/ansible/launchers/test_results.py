@@ -10,7 +10,7 @@ from tests.contract.ansible.launchers.projects import Project, library
 pytestmark = pytest.mark.local_only("results of more than two million characters are emptied")
 
 
-def test_large_and_odd_results_are_the_same(both: Both) -> None:
+def test_large_and_unusual_results_are_the_same(both: Both) -> None:
     """Results of five megabytes, of every kind of text, and of deep or odd data."""
     modules = library(
         huge="AnsibleModule({}).exit_json(text='x' * 5_000_000, changed=True)\n",

@@ -26,7 +26,7 @@ class Response(io.BytesIO):
 
 
 class Connection:
-    """A connection to an operator that answers as the test says."""
+    """A connection to an operator that responds as the test requests."""
 
     responses: list[Response]
 

@@ -40,7 +40,7 @@ def test_values_of_the_author_take_precedence() -> None:
     assert entry["specDescriptors"][1:] == [replicas, {"path": "tls.secret"}]
 
 
-def test_words_about_another_version_are_not_taken() -> None:
+def test_fields_for_another_version_are_ignored() -> None:
     """An entry of the base without a version is for all, one with it for that one."""
     written = [{"name": "webs.example.com", "version": "v2", "displayName": "Newer"}]
     base = {"spec": {"customresourcedefinitions": {"owned": written}}}

@@ -21,7 +21,7 @@ async def test_a_new_reader_gets_all_views_and_then_those_that_change() -> None:
     assert (changed.name, changed.text) == ("runs", '{"items": [1]}')
 
 
-async def test_an_unchanged_view_wakes_nobody() -> None:
+async def test_an_unchanged_view_wakes_no_reader() -> None:
     """The reader waits for the next change, and then gets that one alone."""
     feed = Feed()
     feed.publish("runs", {"items": []})

@@ -28,7 +28,7 @@ options:
     type: str
     required: true
   message:
-    description: What happened, for people.
+    description: Human-readable description of what happened.
     type: str
     required: true
   reason:
@@ -168,7 +168,7 @@ ARGUMENTS = {
 
 
 def find_event(events: Any, params: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the Event as it is, None if it is not there."""
+    """Return the existing Event, None without one."""
     try:
         found: dict[str, Any] = events.get(
             name=params["name"], namespace=params["namespace"]
@@ -179,7 +179,7 @@ def find_event(events: Any, params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def involved(client: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the reference to the object; without uid where it is not there or not for us."""
+    """Return the reference to the object; without uid if it does not exist or cannot be read."""
     reference = {key: value for key, value in given.items() if value is not None}
     try:
         resource = find_resource(client, given["apiVersion"], given["kind"])

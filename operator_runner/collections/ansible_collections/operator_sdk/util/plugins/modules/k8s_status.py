@@ -35,7 +35,7 @@ options:
     type: dict
   conditions:
     description:
-      - Conditions to set in C(status.conditions), merged with those that are there by C(type).
+      - Conditions to set in C(status.conditions), merged with the existing ones by C(type).
       - Those in C(status) are merged in the same way, and not checked.
     type: list
     elements: dict
@@ -53,13 +53,13 @@ options:
         description: Why, in one CamelCase word.
         type: str
       message:
-        description: Why, for people.
+        description: Human-readable reason.
         type: str
       observedGeneration:
         description: C(metadata.generation) of the resource that the condition is based upon.
         type: int
       lastHeartbeatTime:
-        description: When it was looked at last, an RFC 3339 time.
+        description: Time of the last check, an RFC 3339 time.
         type: str
       lastTransitionTime:
         description:

@@ -8,7 +8,7 @@ DOCUMENTATION = """
 module: osdk_metric
 short_description: Make or change a metric of the operator
 description:
-  - Makes a Prometheus metric, or changes one that is there. The operator that runs the role keeps
+  - Creates a Prometheus metric, or changes an existing one. The operator that runs the role keeps
     it in memory and exports it with its own metrics.
   - Exactly one of C(counter), C(gauge), C(histogram) and C(summary) must be given. An empty one
     only makes the metric.

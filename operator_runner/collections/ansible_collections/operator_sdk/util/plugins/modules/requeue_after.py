@@ -29,7 +29,7 @@ attributes:
 """
 
 EXAMPLES = """
-- name: Look again soon while the database is not there
+- name: Run again soon while the database does not exist
   operator_sdk.util.requeue_after:
     time: 30s
   when: not database.resources
