@@ -246,16 +246,16 @@ def _move(commands: list[tuple[Operator, list[str]]], kubectl: Kubectl, out: Pat
 
 
 @pytest.mark.usefixtures("pods")
-async def test_supersede_and_suspend_delete_the_job_of_the_current_run(
+async def test_the_job_of_the_current_run_is_deleted_or_repeated(
     kubectl: Kubectl, project: Path, tmp_path: Path, operator: Operator, control_plane: Path
 ) -> None:
-    """An edit starts another Job; a suspended resource has none."""
+    """An edit starts another Job, a lost Job is a failure and repeated, and suspension ends it."""
     flags = write_project(project, kubectl, tmp_path, supersede=True)
     cli = RunnerCli(control_plane, kubectl.namespace)
-    await asyncio.to_thread(_supersede_and_suspend, operator, kubectl, tmp_path, flags, cli)
+    await asyncio.to_thread(_lose_and_end, operator, kubectl, tmp_path, flags, cli)
 
 
-def _supersede_and_suspend(
+def _lose_and_end(
     operator: Operator, kubectl: Kubectl, out: Path, flags: tuple[str, ...], cli: RunnerCli
 ) -> None:
     def jobs() -> list[str]:
@@ -263,6 +263,11 @@ def _supersede_and_suspend(
 
     def sizes() -> list[str]:
         return (out / "count").read_text().split()
+
+    def failures() -> str:
+        return "".join(
+            event["message"] for event in kubectl.list("events") if event["type"] == "Warning"
+        )
 
     operator.start(*flags)
     kubectl.apply(echo(size=1))
@@ -272,6 +277,10 @@ def _supersede_and_suspend(
     eventually(sizes, lambda found: found == ["1", "2"], seconds=SECONDS, details=operator.log)
     (second,) = jobs()
     assert second != first
+    kubectl("delete", "job", second)
+    lost = f"Job {second}: the Job was deleted before the run ended"
+    eventually(lambda: lost in failures(), seconds=SECONDS, details=operator.log)
+    eventually(sizes, lambda found: found == ["1", "2", "2"], seconds=SECONDS, details=operator.log)
     suspended = cli.run("suspend", NAME, "--cancel", "--timeout=180s")
     assert suspended.returncode == 0, suspended.stderr
     eventually(jobs, lambda found: found == [], seconds=SECONDS, details=operator.log)
@@ -279,5 +288,5 @@ def _supersede_and_suspend(
     resumed = cli.run("resume", NAME)
     assert resumed.returncode == 0, resumed.stderr
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=300s")
-    assert sizes()[:2] == ["1", "2"]
+    assert sizes()[:3] == ["1", "2", "2"]
     assert operator.metric("operator_runner_runs_total", outcome="superseded") == 2
