@@ -135,6 +135,16 @@ async def test_an_evicted_pod_fails_the_run_with_its_reason(runs: JobRuns) -> No
     assert "low on resource: memory" in outcome.failures[0].message
 
 
+@pytest.mark.slow
+async def test_a_lost_node_fails_the_run_with_its_reason(runs: JobRuns) -> None:
+    """Kubernetes deletes the Pods of a node that was removed after a minute."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    await runs.api.request("DELETE", f"/api/v1/nodes/{(await runs.pod())['spec']['nodeName']}")
+    outcome = await running
+    assert "its node does not exist any more" in outcome.failures[0].message
+
+
 async def test_a_deleted_job_fails_the_run_with_its_reason(runs: JobRuns) -> None:
     """The run does not wait for its deadline."""
     running = asyncio.create_task(runs(WAITING))
