@@ -57,6 +57,16 @@ class Launcher(Protocol):
         """Start a run; leaving the block terminates its process tree."""
 
 
+class JobsLauncher(Launcher, Protocol):
+    """Starts runs as Jobs, which may outlive the operator."""
+
+    async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
+        """Delete the Jobs of an earlier operator that no run adopts.
+
+        Those of the resource with the uid `current` are kept for its next run.
+        """
+
+
 def check_patches(ansible: AnsibleSettings) -> None:
     """Raise ConfigError if settings disable a patch that is unknown, or that results depend on."""
     if problems := unknown_names(ansible.disabled_patches, PATCHES):
@@ -105,7 +115,7 @@ class AnsibleExecutor:
         rundirs: RunDirs,
         ansible: AnsibleSettings,
         kubeconfig: Path | None = None,
-        jobs: Launcher | None = None,
+        jobs: JobsLauncher | None = None,
         *,
         timeout: Callable[[float | None], asyncio.Timeout] = asyncio.timeout,
         ask: Ask | None = None,
@@ -166,6 +176,11 @@ class AnsibleExecutor:
             )
         except (OSError, ValueError) as error:
             _log.warning("Cannot store the command of a failed run", error=str(error))
+
+    async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
+        """End the runs of an earlier operator that no run continues; see the port."""
+        if self._jobs is not None:
+            await self._jobs.end_unadopted(ref, current)
 
     async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
         """Record a run that was skipped; see the port."""

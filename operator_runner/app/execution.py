@@ -78,6 +78,7 @@ class Execution:
                 proxy=self.proxy,
                 fences=leadership.fences,
                 may_start=leadership.gate.reports_on,
+                term_of=leadership.gate.term_of_uid,
                 slots=slots,
                 enqueue=enqueue,
             )

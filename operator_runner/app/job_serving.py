@@ -15,7 +15,7 @@ from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
 from operator_runner.app.job_slots import JobSlots
 from operator_runner.core.errors import ApiError, ConfigError, Conflict, Unavailable
-from operator_runner.core.fencing import Fences
+from operator_runner.core.fencing import Fences, LeaseTerm
 from operator_runner.core.model import Cause, ObjectRef, Trigger, Watch
 from operator_runner.core.settings import Address, JobSettings, Settings
 from operator_runner.core.slot_assignment import slot_of
@@ -42,9 +42,6 @@ class JobPort(Protocol):
     async def stop(self) -> None:
         """Close the server and its connections."""
 
-    def forget(self, is_lost: Callable[[str], bool]) -> None:
-        """Leave the expected Jobs of resources, by uid, to another replica."""
-
 
 class AdoptingLauncher(Protocol):
     """The launcher of Jobs; see `ansible.jobs.launcher.JobLauncher`."""
@@ -57,6 +54,9 @@ class AdoptingLauncher(Protocol):
         self, watches: Sequence[Watch], is_mine: Callable[[str], bool]
     ) -> None:
         """Make the server expect the Jobs of earlier runs, by uid. Raises ApiError."""
+
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        """Leave the expected Jobs of resources, by uid, to another replica."""
 
     def leave(self) -> None:
         """Do not delete the Jobs of cancelled runs."""
@@ -116,7 +116,7 @@ class JobServing:
         """Leave the Jobs of slots to another replica."""
         if self.slots is not None:
             self.slots.released(slots)
-            self._server.forget(lambda uid: slot_of(uid) in slots)
+            self._launcher.forget(lambda uid: slot_of(uid) in slots)
 
     async def _retried(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeat a step while the API server is unavailable. Raises ConfigError."""
@@ -156,13 +156,14 @@ def job_launcher_of(
     proxy: Proxy,
     fences: Fences,
     may_start: Callable[[str], bool],
+    term_of: Callable[[str], LeaseTerm | None],
     slots: JobSlots | None,
     enqueue: Callable[[ObjectRef, Cause], None],
 ) -> tuple[JobLauncher, JobServer]:
     """Return the launcher of Jobs and the server for their Pods. `namespace` is the operator's.
 
-    `may_start` returns whether this replica starts the runs of the resource with a uid; `slots`
-    are those of this replica, None without shards.
+    `may_start` returns whether this replica starts the runs of the resource with a uid, `term_of`
+    the term that covers it; `slots` are those of this replica, None without shards.
     """
     host, certificate_namespace, secret = _names_for_jobs(settings.jobs, namespace)
     source = SecretCertificates(api, certificate_namespace, secret, CertificateLifetimes())
@@ -176,7 +177,13 @@ def job_launcher_of(
         enqueue(ref, Cause(Trigger.START, "end of an adopted run"))
 
     launcher = JobLauncher(
-        server, client, settings.ansible, fences, on_adopted=on_adopted, may_start=may_start
+        server,
+        client,
+        settings.ansible,
+        fences,
+        on_adopted=on_adopted,
+        may_start=may_start,
+        term_of=term_of,
     )
     return launcher, server
 

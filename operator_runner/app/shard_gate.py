@@ -28,11 +28,15 @@ class ShardGate:
 
     def term_of(self, ref: ObjectRef) -> LeaseTerm | None:
         """Return the term that covers a resource, or the trigger object of an Event."""
+        if self._sharding is None or ref.gvk in self._kinds:
+            return self.term_of_uid(self._uid(ref))
+        return self._sharding.term
+
+    def term_of_uid(self, uid: str) -> LeaseTerm | None:
+        """Return the term that covers the resource with a uid."""
         if self._sharding is None:
             return None if self._elector is None else self._elector.term
-        if ref.gvk in self._kinds:
-            return self._sharding.term_of(self._uid(ref))
-        return self._sharding.term
+        return self._sharding.term_of(uid)
 
     def may_reconcile(self, ref: ObjectRef) -> bool:
         """Return whether this replica reconciles a resource; all do once it is deleted.

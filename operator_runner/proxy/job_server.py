@@ -132,9 +132,9 @@ class JobServer:
 
     @property
     def address(self) -> Address:
-        """Return where Pods reach the server."""
-        assert self._listener is not None
-        return Address(self._address.host, self._address.port or self._listener.port)
+        """Return where Pods reach the server; before it listens, the port may be 0."""
+        port = self._port if self._listener is None else self._listener.port
+        return Address(self._address.host, self._address.port or port)
 
     @property
     def authorities(self) -> bytes:

@@ -81,6 +81,12 @@ class Executor(Protocol):
         before CancelledError is raised.
         """
 
+    async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
+        """End the runs of an earlier operator that outlived it and that `run` has not continued.
+
+        Those of the resource with the uid `current` are kept for its next run; empty keeps none.
+        """
+
     async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
         """Record a run that was skipped, for `operator-runner why`."""
 

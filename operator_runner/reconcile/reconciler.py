@@ -127,10 +127,14 @@ class Reconciler:
             self._unapplied.add(ref)
         with self._superseding.watching(ref), self._deps.fences.reconciling(ref):
             try:
-                return await self._reconcile(ref, causes)
+                result = await self._reconcile(ref, causes)
             except _ResourceDeleted:
                 await self._forget(ref)
-                return Gone()
+                result = Gone()
+            is_idle = isinstance(result, Gone | NoRun | Unchanged)
+            current = "" if is_idle else self._uids.get(ref, "")
+            await self._deps.executor.end_unadopted(ref, current)
+            return result
 
     async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> ReconcileResult:
         body = await self._read(ref)

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from operator_runner.core.slot_assignment import Assignment, decode_assignment
 from operator_runner.devcluster import Cluster
+from operator_runner.kube.shard_leases import ASSIGNMENT
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY, Operator, free_port
 from tests.support.waiting import eventually
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.xdist_group("images")
 
 KIND = "echoes.test.example.com"
 ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
+SERVICE = "echo-jobs"
 CRD = REPOSITORY / "tests" / "functional" / "project" / "crd.yaml"
 TASKS = """
 - name: Count
@@ -62,6 +65,118 @@ def operator(
         yield operator
     finally:
         operator.kill()
+
+
+def replicas_of(namespace: str, image: str) -> list[Json]:
+    """Return two replicas of an operator with shards, in Pods behind a Service for Jobs."""
+    labels = {"app": "operator"}
+    job = {"image": image, "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}}}
+    entry = {"group": "test.example.com", "version": "v1", "kind": "Echo"}
+    watches = [entry | {"role": "/project/roles/echo", "execution": {"job": job}}]
+    files = {"watches.yaml": "watches.yaml", "tasks.yaml": "roles/echo/tasks/main.yml"}
+    container = {
+        "name": "manager",
+        "image": image,
+        "command": ["/tini", "--", "operator-runner", "run"],
+        "args": [
+            "--watches-file=/project/watches.yaml",
+            "--leader-elect",
+            "--leader-election-id=echo",
+            "--shards=auto",
+            f"--jobs-service={SERVICE}",
+            "--health-probe-bind-address=:8081",
+            "--zap-encoder=json",
+        ],
+        "env": [{"name": "WATCH_NAMESPACE", "value": namespace}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}},
+        "volumeMounts": [{"name": "project", "mountPath": "/project"}],
+    }
+    items = [{"key": key, "path": path} for key, path in files.items()]
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "serviceAccountName": "operator",
+            "containers": [container],
+            "volumes": [{"name": "project", "configMap": {"name": "project", "items": items}}],
+        },
+    }
+    data = {"watches.yaml": json.dumps(watches), "tasks.yaml": TASKS}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    ports = [{"port": 443, "targetPort": 8444}]
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "project"}, "data": data},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": SERVICE},
+            "spec": {"selector": labels, "ports": ports},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "operator"},
+            "spec": spec,
+        },
+    ]
+
+
+def test_jobs_of_shards_find_their_replica_through_a_service(
+    cluster: Cluster, operator_images: dict[str, str], kubectl: Kubectl
+) -> None:
+    """kube-proxy selects any replica; after one is killed, its Jobs continue at another one."""
+    cluster.exec(["kubectl", "apply", f"--filename={CRD}"])
+    kubectl.wait_for_kinds(KIND)
+    account = f"--serviceaccount={kubectl.namespace}:operator"
+    kubectl(
+        "create", "clusterrolebinding", kubectl.namespace, "--clusterrole=cluster-admin", account
+    )
+    kubectl.apply(*replicas_of(kubectl.namespace, operator_images["0.0.2"]))
+    kubectl("rollout", "status", "deployment/operator", "--timeout=300s")
+
+    def owners() -> set[str]:
+        """Return the replicas with slots, none while slots move."""
+        lease = kubectl.get("lease", "echo-shards") or {"metadata": {}}
+        text = (lease["metadata"].get("annotations") or {}).get(ASSIGNMENT)
+        assignment = decode_assignment("", text) if text else Assignment("")
+        return set() if assignment.moves else set(assignment.owners.values())
+
+    def jobs(message: str) -> dict[str, set[str]]:
+        """Return the Jobs of log lines, by Pod."""
+        found: dict[str, set[str]] = {}
+        for pod in kubectl.list("pods", "app=operator"):
+            name = pod["metadata"]["name"]
+            lines = kubectl.run("logs", name).stdout.splitlines()
+            records = [json.loads(line) for line in lines if line.startswith("{")]
+            found[name] = {each["job"] for each in records if each.get("msg") == message}
+        return found
+
+    def resources() -> list[str]:
+        """Return the resources whose plays have begun, with repetitions."""
+        made = [each for each in kubectl.list("configmaps") if each["metadata"].get("generateName")]
+        return sorted(each["metadata"]["ownerReferences"][0]["name"] for each in made)
+
+    eventually(owners, lambda found: len(found) == 2, seconds=300)
+    names: list[str] = []
+    created: dict[str, set[str]] = {}
+    while not created or not all(created.values()):
+        names.append(f"echo-{len(names)}")
+        kubectl.apply(ECHO | {"metadata": {"name": names[-1]}})
+        eventually(resources, lambda found: found == sorted(names), seconds=300)
+        created = jobs("Created Job")
+    every = set().union(*created.values())
+    killed, left = created.popitem()
+    kubectl("delete", "pod", killed, "--grace-period=0", "--force")
+
+    def adopted() -> set[str]:
+        return set().union(*jobs("Adopted the Job of an earlier run").values())
+
+    eventually(adopted, lambda found: left <= found, seconds=300)
+    assert resources() == sorted(names)
+    assert {job["metadata"]["name"] for job in kubectl.list("jobs")} == every
+    kubectl("create", "configmap", "go")
+    for name in names:
+        kubectl("wait", "--for=condition=Successful", f"{KIND}/{name}", "--timeout=300s")
 
 
 def test_a_job_outlives_its_operator_and_is_adopted_by_the_next_one(

@@ -37,6 +37,7 @@ class FakeExecutor:
         self._outcomes = list(outcomes) or [success()]
         self.requests: list[RunRequest] = []
         self.forgotten: list[ObjectRef] = []
+        self.unadopted: list[tuple[ObjectRef, str]] = []
         self.messages: list[str] = []
         self.skipped: list[tuple[ObjectRef, str]] = []
         self.events = [RunEvent("playbook_on_task_start", {"task": "a"})]
@@ -49,6 +50,10 @@ class FakeExecutor:
             on_event(event)
         self.during()
         return self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
+
+    async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
+        """See the port."""
+        self.unadopted.append((ref, current))
 
     async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
         """See the port."""

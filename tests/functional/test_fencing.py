@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from operator_runner.core.slot_assignment import SLOTS
 from operator_runner.devcluster import Cluster
+from operator_runner.kube.api import Api
+from operator_runner.kube.session import connect
 from tests.support.audit_log import AuditLog, audited_cluster, make_replica
+from tests.support.balancer import balancer
 from tests.support.kubectl import Json, Kubectl
-from tests.support.operator import Operator
+from tests.support.kubelet import kubelet
+from tests.support.operator import Operator, free_port
 from tests.support.processes import pids_of, send
 from tests.support.waiting import eventually
 
@@ -151,6 +157,92 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
     assert late == []
     assert status == 1
     assert first.lines("Reconciliation failed") == []
+
+
+@pytest.fixture
+async def pods(cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[None]:
+    """Run the Pods of Jobs."""
+    connection = await connect(cluster.kubeconfig, user_agent="operator-runner/test")
+    try:
+        async with kubelet(Api(connection), kubectl.namespace, tmp_path):
+            yield
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def begun(project: Path, counting: Path, kubectl: Kubectl, tmp_path: Path) -> Path:
+    """Make the runs Jobs, whose count is repeated after an error; return a file of their starts."""
+    begun = tmp_path / "begun"
+    role = project / "roles" / "echo" / "tasks" / "main.yml"
+    tasks = json.loads(role.read_text())
+    repeated = {"register": "count", "until": "count is success", "retries": 600, "delay": 1}
+    begin = {"name": "Begin", "ansible.builtin.shell": f"echo run >> {begun}"}
+    role.write_text(json.dumps([begin, tasks[0] | repeated, *tasks[1:]]))
+    file = project / "watches.yaml"
+    job = {"image": "example.com/ee:1", "namespace": kubectl.namespace}
+    watches = [watch | {"execution": {"job": job}} for watch in yaml.safe_load(file.read_text())]
+    file.write_text(json.dumps(watches))
+    assert not counting.exists()
+    return begun
+
+
+@pytest.mark.usefixtures("pods")
+async def test_a_frozen_owner_of_a_job_writes_nothing_after_a_takeover(
+    replica: Callable[[str], Operator],
+    kubectl: Kubectl,
+    audit_log: AuditLog,
+    counting: Path,
+    begun: Path,
+) -> None:
+    """SIGSTOP during a Job, takeover, SIGCONT: the Job continues at the next owner, once."""
+    replicas = {name: replica(name) for name in ("first", "second")}
+    ports, service = [free_port(), free_port()], free_port()
+    flags = (*FLAGS, "--shards=auto", f"--jobs-service={kubectl.namespace}/echo-jobs:{service}")
+    for operator, port in zip(replicas.values(), ports, strict=True):
+        operator.start(*flags, f"--jobs-port={port}", wait=False)
+    # The kubelet and the Service are tasks of the event loop.
+    async with balancer(service, ports):
+        await asyncio.to_thread(_freeze_owner, replicas, kubectl, audit_log, counting, begun)
+
+
+def _freeze_owner(
+    replicas: dict[str, Operator], kubectl: Kubectl, audit_log: AuditLog, end: Path, begun: Path
+) -> None:
+    def details() -> str:
+        return "".join(operator.log() for operator in replicas.values())
+
+    def jobs(message: str) -> dict[str, list[str]]:
+        return {
+            name: [line["job"] for line in operator.lines(message)]
+            for name, operator in replicas.items()
+        }
+
+    def slots() -> list[float]:
+        name = "operator_runner_shard_slots"
+        return [operator.metric(name, state="active") for operator in replicas.values()]
+
+    eventually(slots, lambda counts: counts == [SLOTS / 2] * 2, seconds=SECONDS, details=details)
+    kubectl.apply(echo("a", count="yes"))
+    created = eventually(
+        lambda: jobs("Created Job"), lambda made: any(made.values()), details=details
+    )
+    owner, other = sorted(replicas, key=lambda name: not created[name])
+    eventually(lambda: audit_log.writes(owner, "counter"), seconds=SECONDS, details=details)
+
+    frozen = pids_of(replicas[owner].pid)
+    send(signal.SIGSTOP, frozen)
+    eventually(lambda: audit_log.writes(other, "counter"), seconds=SECONDS, details=details)
+    send(signal.SIGCONT, frozen)
+    assert replicas[owner].wait(SECONDS) == 1
+    assert begun.read_text() == "run\n"
+    assert jobs("Adopted the Job of an earlier run") == {owner: [], other: created[owner]}
+    end.touch()
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", f"--timeout={SECONDS:g}s")
+
+    takeover = next(w for w in audit_log.writes(other) if w.name in {"a", "counter"})
+    late = [w for w in audit_log.writes(owner) if w.completed > takeover.received]
+    assert late == []
 
 
 def test_an_outage_longer_than_the_lease_loses_nothing(

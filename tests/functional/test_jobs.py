@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from operator_runner.core.slot_assignment import SLOTS
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
 from tests.functional.test_operator import KIND, ROLE, echo
+from tests.functional.test_shards import current_assignment, owner_of
 from tests.support.balancer import balancer
 from tests.support.kubectl import Kubectl
 from tests.support.kubelet import kubelet
@@ -132,7 +134,10 @@ NAMES = [f"echo-{number}" for number in range(4)]
 async def test_jobs_of_shards_follow_their_resource_to_its_next_owner(
     kubectl: Kubectl, project: Path, tmp_path: Path, make_operator: Callable[[str], Operator]
 ) -> None:
-    """A replica joins, one is killed, and one ends: no play is repeated, and none is lost."""
+    """A replica joins, one is killed, and one ends: no play is repeated, and none is lost.
+
+    The Jobs of resources that are suspended or deleted meanwhile are deleted.
+    """
     write_project(project, kubectl, tmp_path)
     (project / ROLE).write_text(EACH.format(out=tmp_path))
     ports, service = [free_port() for _ in range(3)], free_port()
@@ -146,13 +151,34 @@ async def test_jobs_of_shards_follow_their_resource_to_its_next_owner(
         "--leader-elect-lease-duration=12s",
         "--leader-elect-renew-deadline=8s",
         "--graceful-shutdown-timeout=1s",
-        f"--max-concurrent-reconciles={len(NAMES)}",
+        "--max-concurrent-reconciles=20",
     ]
     commands = [
         (one, [f"--jobs-port={port}", *flags]) for one, port in zip(replicas, ports, strict=True)
     ]
     async with balancer(service, ports):
         await asyncio.to_thread(_move, commands, kubectl, tmp_path)
+
+
+def _apply_owned(
+    kubectl: Kubectl, member: str, start_runs: Callable[[str], None]
+) -> tuple[str, str]:
+    """Apply resources until a replica owns two whose runs have started; return their names."""
+    assignment = current_assignment(kubectl)
+    owned: list[str] = []
+    for number in itertools.count():
+        name = f"owned-{number}"
+        start_runs(name)
+        if owner_of(kubectl, assignment, name) == member:
+            owned.append(name)
+        if len(owned) == 2:
+            break
+    return owned[0], owned[1]
+
+
+def _resources_of_jobs(kubectl: Kubectl) -> set[str]:
+    annotations = [job["metadata"]["annotations"] for job in kubectl.list("jobs")]
+    return {each["operator-runner.dev/resource"].rpartition("/")[2] for each in annotations}
 
 
 def _move(commands: list[tuple[Operator, list[str]]], kubectl: Kubectl, out: Path) -> None:
@@ -173,23 +199,37 @@ def _move(commands: list[tuple[Operator, list[str]]], kubectl: Kubectl, out: Pat
     def adopted(operator: Operator) -> set[str]:
         return {line["job"] for line in operator.lines("Adopted the Job of an earlier run")}
 
+    def start_runs(*names: str) -> None:
+        kubectl.apply(*(echo(name) for name in names))
+        eventually(
+            lambda: all((out / each).exists() for each in names), seconds=SECONDS, details=details
+        )
+
     first.start(*of_first)
-    kubectl.apply(*(echo(name) for name in NAMES))
-    eventually(lambda: all((out / each).exists() for each in NAMES), seconds=SECONDS)
+    start_runs(*NAMES)
     jobs = {line["job"] for line in first.lines("Created Job")}
     assert len(jobs) == len(NAMES)
+    (member,) = set(current_assignment(kubectl).owners.values())
     second.start(*of_second, wait=False)
     has_slots(second, SLOTS / 2)
+    suspended, deleted = _apply_owned(kubectl, member, start_runs)
     first.kill()
+    kubectl("annotate", KIND, suspended, "operator-runner.dev/suspend=true")
+    kubectl("delete", KIND, deleted)
     has_slots(second, SLOTS)
     eventually(
-        lambda: adopted(second), lambda found: found == jobs, seconds=SECONDS, details=details
+        lambda: _resources_of_jobs(kubectl).isdisjoint({suspended, deleted}),
+        seconds=SECONDS,
+        details=details,
+    )
+    eventually(
+        lambda: adopted(second), lambda found: jobs <= found, seconds=SECONDS, details=details
     )
     third.start(*of_third, wait=False)
     has_slots(third, SLOTS / 2)
     assert second.terminate() == 0
     eventually(
-        lambda: adopted(third), lambda found: found == jobs, seconds=SECONDS, details=details
+        lambda: adopted(third), lambda found: jobs <= found, seconds=SECONDS, details=details
     )
     assert [(out / each).read_text() for each in NAMES] == ["run\n"] * len(NAMES)
     (out / "go").touch()
@@ -206,16 +246,16 @@ def _move(commands: list[tuple[Operator, list[str]]], kubectl: Kubectl, out: Pat
 
 
 @pytest.mark.usefixtures("pods")
-async def test_supersede_and_suspend_delete_the_job_of_the_current_run(
+async def test_the_job_of_the_current_run_is_deleted_or_repeated(
     kubectl: Kubectl, project: Path, tmp_path: Path, operator: Operator, control_plane: Path
 ) -> None:
-    """An edit starts another Job; a suspended resource has none."""
+    """An edit starts another Job, a lost Job is a failure and repeated, and suspension ends it."""
     flags = write_project(project, kubectl, tmp_path, supersede=True)
     cli = RunnerCli(control_plane, kubectl.namespace)
-    await asyncio.to_thread(_supersede_and_suspend, operator, kubectl, tmp_path, flags, cli)
+    await asyncio.to_thread(_lose_and_end, operator, kubectl, tmp_path, flags, cli)
 
 
-def _supersede_and_suspend(
+def _lose_and_end(
     operator: Operator, kubectl: Kubectl, out: Path, flags: tuple[str, ...], cli: RunnerCli
 ) -> None:
     def jobs() -> list[str]:
@@ -223,6 +263,11 @@ def _supersede_and_suspend(
 
     def sizes() -> list[str]:
         return (out / "count").read_text().split()
+
+    def failures() -> str:
+        return "".join(
+            event["message"] for event in kubectl.list("events") if event["type"] == "Warning"
+        )
 
     operator.start(*flags)
     kubectl.apply(echo(size=1))
@@ -232,6 +277,10 @@ def _supersede_and_suspend(
     eventually(sizes, lambda found: found == ["1", "2"], seconds=SECONDS, details=operator.log)
     (second,) = jobs()
     assert second != first
+    kubectl("delete", "job", second)
+    lost = f"Job {second}: the Job was deleted before the run ended"
+    eventually(lambda: lost in failures(), seconds=SECONDS, details=operator.log)
+    eventually(sizes, lambda found: found == ["1", "2", "2"], seconds=SECONDS, details=operator.log)
     suspended = cli.run("suspend", NAME, "--cancel", "--timeout=180s")
     assert suspended.returncode == 0, suspended.stderr
     eventually(jobs, lambda found: found == [], seconds=SECONDS, details=operator.log)
@@ -239,5 +288,5 @@ def _supersede_and_suspend(
     resumed = cli.run("resume", NAME)
     assert resumed.returncode == 0, resumed.stderr
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=300s")
-    assert sizes()[:2] == ["1", "2"]
+    assert sizes()[:3] == ["1", "2", "2"]
     assert operator.metric("operator_runner_runs_total", outcome="superseded") == 2

@@ -57,16 +57,21 @@ class JobClient:
         return list(answer.get("items") or ())
 
     async def token(self, job: Json) -> str | None:
-        """Return the token of a Job's run; None without a Secret of this Job."""
+        """Return the token of a Job's run; None if its Secret does not exist or is another's."""
+        return (await self.files(job)).get("token", b"").decode() or None
+
+    async def files(self, job: Json) -> dict[str, bytes]:
+        """Return the files of a Job's Secret; none if it does not exist or is another's."""
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         try:
             body = await self.api.request("GET", self._path("secrets", name))
         except NotFound:
-            return None
+            return {}
         owners = body["metadata"].get("ownerReferences") or ()
         if all(owner.get("uid") != uid for owner in owners):
-            return None
-        return base64.b64decode((body.get("data") or {}).get("token") or "").decode() or None
+            return {}
+        data = body.get("data") or {}
+        return {name: base64.b64decode(content or "") for name, content in data.items()}
 
     async def delete_secret(self, name: str, fence: Fence) -> None:
         """Delete the Secret of a Job, if it exists."""

@@ -17,7 +17,8 @@ def failure_reason(job: Json | None, pods: Sequence[Json]) -> str | None:
         return "; ".join(["the Job was deleted before the run ended", *_pod_failures(pods)])
     for condition in conditions(job):
         if condition["status"] == "True" and condition["type"] in {"Failed", "Complete"}:
-            return "; ".join([_condition_text(condition), *_pod_failures(pods)])
+            reasons = [*_pod_failures(pods)] if pods else [*_deletion(condition)]
+            return "; ".join([_condition_text(condition), *reasons])
     for pod in pods:
         for waiting in _waiting(pod):
             if waiting.get("reason") in _UNSTARTABLE:
@@ -59,6 +60,12 @@ def _condition_text(condition: Json) -> str:
     if condition["type"] == "Complete":
         return "the Job ended without the result of the run"
     return f"the Job failed: {_text(condition)}"
+
+
+def _deletion(condition: Json) -> Iterator[str]:
+    """Yield why a failed Job has no Pod: one that fails by itself is kept."""
+    if condition.get("reason") == "BackoffLimitExceeded":
+        yield "its Pod was deleted: it was evicted, or its node does not exist any more"
 
 
 def _pod_failures(pods: Iterable[Json]) -> Iterator[str]:

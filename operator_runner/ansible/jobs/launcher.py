@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,12 @@ from operator_runner.ansible.event_results import DEFAULT_LIMIT, with_bounded_re
 from operator_runner.ansible.jobs import job_failures, manifest, worker
 from operator_runner.ansible.jobs.channel import RunChannel
 from operator_runner.ansible.jobs.client import JobClient
+from operator_runner.ansible.jobs.expected_jobs import ExpectedJob, ExpectedJobs
 from operator_runner.ansible.jobs.transmission import Transmission, write_transmission
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, Fenced, RunError
-from operator_runner.core.fencing import Fence, Fences
+from operator_runner.core.fencing import Fence, Fences, LeaseTerm
 from operator_runner.core.model import GVK, JobTemplate, Json, ObjectRef, RunRequest, Watch
 from operator_runner.core.settings import Address, AnsibleSettings
 
@@ -66,6 +67,9 @@ class PodEndpoint(Protocol):
     def refuse(self, token: str) -> None:
         """Refuse requests with the token of a Job that is not adopted."""
 
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        """Leave the expected Jobs of resources, by uid, to another replica."""
+
     def attach(
         self, run_id: str, token: str, channel: RunChannel, is_left: Callable[[], bool]
     ) -> AbstractContextManager[None]:
@@ -108,13 +112,15 @@ class JobLauncher:
         *,
         on_adopted: Callable[[ObjectRef], None] = lambda _: None,
         may_start: Callable[[str], bool] = lambda _: True,
+        term_of: Callable[[str], LeaseTerm | None] = lambda _: None,
     ) -> None:
         """`client` returns the client for a namespace, which is empty for the operator's own.
 
         `on_adopted` is called with the resource of each adopted run that has succeeded: changes
         while no operator ran, as of a Secret that the role reads, may have led to no run.
         `may_start` returns whether this replica starts the runs of the resource with a uid: it
-        leaves the Jobs of others when their runs are cancelled.
+        leaves the Jobs of others when their runs are cancelled. `term_of` returns the term that
+        covers the resource with a uid, None without leader election.
         """
         self._server = server
         self._client = client
@@ -122,6 +128,8 @@ class JobLauncher:
         self._fences = fences
         self._on_adopted = on_adopted
         self._may_start = may_start
+        self._term_of = term_of
+        self._expected = ExpectedJobs()
         self._is_leaving = False
         self._ended: set[str] = set()
         """Uids of Jobs whose runs have reported their end, although they may still be active."""
@@ -150,12 +158,35 @@ class JobLauncher:
                 uid = job["metadata"]["labels"][manifest.UID_LABEL]
                 if job_failures.is_finished(job) or not is_mine(uid):
                     continue
-                token = await client.token(job)
-                if token is None or not is_mine(uid):
+                files = await client.files(job)
+                if not files.get("token") or not is_mine(uid):
                     continue
+                token, refs = files["token"].decode(), manifest.resources_of(job, kinds)
                 seconds = job["spec"].get("activeDeadlineSeconds") or _ADOPTION_SECONDS
                 self._server.expect(token, uid, seconds)
-                self.adoptable += manifest.resources_of(job, kinds)
+                self.adoptable += refs
+                if len(refs) == 1 and self._is_own(files):
+                    self._expected.add(ExpectedJob(client, job, token, refs[0]))
+
+    def _is_own(self, files: Mapping[str, bytes]) -> bool:
+        """Return whether the Pod with these files connects to this operator."""
+        settings, address = json.loads(files.get("settings.json", b"{}")), self._server.address
+        return (settings.get("host"), settings.get("port")) == (address.host, address.port)
+
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        """Leave the expected Jobs of resources, by uid, to another replica."""
+        self._expected.forget(is_lost)
+        self._server.forget(is_lost)
+
+    async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
+        """See `executor.JobsLauncher`."""
+        for each in self._expected.take(ref, current):
+            fence = Fence(self._term_of(each.uid))
+            if self._leaves(each.uid, fence):
+                continue
+            _log.info("Deleting the Job of a resource without a run", job=each.name)
+            self._server.refuse(each.token)
+            await _delete(each.client, each.job, fence)
 
     async def ready(self) -> None:
         """See `executor.Launcher`; the Pod loads Ansible itself."""
@@ -175,6 +206,7 @@ class JobLauncher:
                 f"cannot start a Job in namespace {client.namespace}: {error}; "
                 "check the namespace, its quota, and the permissions with `operator-runner rbac`"
             ) from error
+        self._expected.forget(lambda uid: uid == request.uid)
 
         def is_left() -> bool:
             has_ended = channel.is_complete or bool(channel.fault)

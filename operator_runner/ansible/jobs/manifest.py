@@ -23,6 +23,7 @@ CONTAINER = "run"
 UID_LABEL = f"{ANNOTATION_DOMAIN}/resource-uid"
 STATE_ANNOTATION = f"{ANNOTATION_DOMAIN}/run-state"
 _RESOURCE_ANNOTATION = f"{ANNOTATION_DOMAIN}/resource"
+_API_VERSION_ANNOTATION = f"{ANNOTATION_DOMAIN}/resource-api-version"
 _SECRET_DIR, _DATA_DIR = "/var/run/operator-runner.dev", "/runner"
 _MANAGER = "operator-runner"
 _DEADLINE_MARGIN = timedelta(minutes=1)
@@ -62,6 +63,7 @@ def job(run: JobRun, template: JobTemplate) -> Json:
         spec["activeDeadlineSeconds"] = max(int(deadline.total_seconds()), 1)
     annotations = {
         _RESOURCE_ANNOTATION: str(run.ref),
+        _API_VERSION_ANNOTATION: run.ref.gvk.api_version,
         f"{ANNOTATION_DOMAIN}/run": run.run_id,
         STATE_ANNOTATION: run.state,
     }
@@ -74,11 +76,19 @@ def job(run: JobRun, template: JobTemplate) -> Json:
 
 
 def resources_of(job_body: Json, gvks: Iterable[GVK]) -> list[ObjectRef]:
-    """Return what the resource of a Job may be: a Job names the kind without its group."""
+    """Return what the resource of a Job may be, of these kinds.
+
+    Jobs of earlier versions of the operator have its kind without apiVersion.
+    """
     annotations = job_body["metadata"].get("annotations") or {}
     kind, _, path = annotations.get(_RESOURCE_ANNOTATION, "").partition(" ")
+    api_version = annotations.get(_API_VERSION_ANNOTATION)
     namespace, _, name = path.rpartition("/")
-    return [ObjectRef(gvk, namespace, name) for gvk in gvks if gvk.kind == kind and name]
+    return [
+        ObjectRef(gvk, namespace, name)
+        for gvk in gvks
+        if name and gvk.kind == kind and api_version in {None, gvk.api_version}
+    ]
 
 
 def secret(job_body: Json, files: Mapping[str, bytes]) -> Json:

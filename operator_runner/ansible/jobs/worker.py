@@ -40,7 +40,8 @@ _REPLY_SECONDS = 5.0
 """Time limit for a replica to report whether it has the run: it may be frozen."""
 _REQUEST_SECONDS = 10.0
 """A request for output ends after this time, so that a lost connection is noticed."""
-_READ_SECONDS = 60.0
+_READ_SECONDS = 20.0
+"""Time limit for the next bytes of the operator: it may be frozen."""
 _EXIT_SECONDS = 5.0
 """Time limit for ansible-runner to exit after its last output."""
 _GIVE_UP_SECONDS = 3600.0

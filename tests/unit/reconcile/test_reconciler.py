@@ -32,6 +32,7 @@ from operator_runner.core.model import (
     Stats,
     Trigger,
     Watch,
+    uid_of,
 )
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.dependencies import Dependencies
@@ -334,6 +335,17 @@ async def test_a_resource_that_is_not_chosen_is_left_alone() -> None:
     case = Case(HELD, FakeCluster(resource()), selected=False)
     assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
     assert await case.version() == "1"
+
+
+async def test_runs_of_an_earlier_operator_end_if_none_follows() -> None:
+    """A run that fails is repeated, and continues them then."""
+    case = Case(PLAIN, FakeCluster(resource()), failure("a", "b"))
+    await case.reconciler.reconcile(REF, SPEC)
+    case.selected = False
+    await case.reconciler.reconcile(REF, SPEC)
+    del case.cluster.objects[REF]
+    await case.reconciler.reconcile(REF, SPEC)
+    assert case.executor.unadopted == [(REF, uid_of(resource())), (REF, ""), (REF, "")]
 
 
 @pytest.mark.parametrize(("annotation", "expected"), [("30s", timedelta(seconds=30)), ("0s", None)])

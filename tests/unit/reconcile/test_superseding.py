@@ -123,6 +123,9 @@ class HeldExecutor:
             self._running.discard(request.ref)
         return success()
 
+    async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
+        """Do nothing."""
+
     async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
         raise NotImplementedError
 

@@ -98,6 +98,7 @@ class JobRuns:
             Fences(lambda _: self.term),
             on_adopted=self.adopted.append,
             may_start=lambda _: self.owns_slot,
+            term_of=lambda _: self.term,
         )
         await self.launcher.expect_adoptions([self.watch])
         await server.start()

@@ -135,6 +135,16 @@ async def test_an_evicted_pod_fails_the_run_with_its_reason(runs: JobRuns) -> No
     assert "low on resource: memory" in outcome.failures[0].message
 
 
+@pytest.mark.slow
+async def test_a_lost_node_fails_the_run_with_its_reason(runs: JobRuns) -> None:
+    """Kubernetes deletes the Pods of a node that was removed after a minute."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    await runs.api.request("DELETE", f"/api/v1/nodes/{(await runs.pod())['spec']['nodeName']}")
+    outcome = await running
+    assert "its node does not exist any more" in outcome.failures[0].message
+
+
 async def test_a_deleted_job_fails_the_run_with_its_reason(runs: JobRuns) -> None:
     """The run does not wait for its deadline."""
     running = asyncio.create_task(runs(WAITING))
@@ -201,6 +211,45 @@ async def test_the_job_of_a_lost_resource_is_left_to_its_next_owner(
     assert outcome.successful, outcome.failures
     assert await runs.written("count") == "run\n"
     assert runs.adopted == [runs.ref]
+
+
+@pytest.mark.parametrize("current", ["", "the uid of a resource with its name"])
+async def test_the_next_operator_ends_the_job_of_a_resource_that_it_does_not_run(
+    runs: JobRuns, current: str
+) -> None:
+    """The resource is suspended, deleted, or another one: its Pod does not wait for a deadline."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    runs.launcher.leave()
+    running.cancel()
+    await asyncio.wait({running})
+    await runs.stop()
+    await runs.start()
+    uid = runs.owner["metadata"]["uid"]
+    await runs.launcher.end_unadopted(runs.ref, uid)
+    assert len(await runs.client.jobs_of(uid)) == 1
+    await runs.launcher.end_unadopted(runs.ref, current)
+    assert await runs.client.jobs_of(uid) == []
+    assert not runs.kubelet.processes
+
+
+@pytest.mark.parametrize("owner", ["another operator", "another replica"])
+async def test_jobs_of_others_are_not_ended(runs: JobRuns, owner: str) -> None:
+    """Two operators may share the namespace of Jobs, and the slot may have moved meanwhile."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    runs.launcher.leave()
+    running.cancel()
+    await asyncio.wait({running})
+    await runs.stop()
+    if owner == "another operator":
+        runs.port = 0
+    await runs.start()
+    assert runs.launcher.adoptable == [runs.ref]
+    if owner == "another replica":
+        runs.clock.now += 11
+    await runs.launcher.end_unadopted(runs.ref, "")
+    assert len(await runs.client.jobs_of(runs.owner["metadata"]["uid"])) == 1
 
 
 async def test_a_job_whose_run_has_ended_is_kept_for_its_ttl(runs: JobRuns) -> None:

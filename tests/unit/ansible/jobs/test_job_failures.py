@@ -24,6 +24,7 @@ def container(**state: Any) -> Json:
 
 FAILED = body(conditions=[condition("Failed", "BackoffLimitExceeded", "limit reached")])
 LIMIT_REACHED = "the Job failed: BackoffLimitExceeded: limit reached"
+CAUSES = "it was evicted, or its node does not exist any more"
 RUNNING = body(active=1)
 
 
@@ -83,6 +84,13 @@ def test_a_lost_job_has_the_reasons_of_kubernetes(
 ) -> None:
     """Condition of the Job, status of the Pod, and state of the container."""
     assert failure_reason(job, [pod]) == expected
+
+
+def test_a_failed_job_without_a_pod_has_lost_it() -> None:
+    """Its Pod was deleted; one that fails by itself is kept, unless its deadline has passed."""
+    assert failure_reason(FAILED, []) == f"{LIMIT_REACHED}; its Pod was deleted: {CAUSES}"
+    late = body(conditions=[condition("Failed", "DeadlineExceeded", "too long")])
+    assert failure_reason(late, []) == "the Job failed: DeadlineExceeded: too long"
 
 
 def test_a_pod_that_has_not_started_has_a_reason() -> None:

@@ -17,6 +17,7 @@ from operator_runner.ansible.jobs.manifest import (
 from operator_runner.core.model import GVK, JobTemplate, ObjectRef
 
 REF = ObjectRef(GVK("shop.io", "v1", "Web"), "shop", "a.b_" + "long-" * 60)
+SAME_KIND = [GVK("shop.io", "v2", "Web"), GVK("other.io", "v1", "Web")]
 RUN = JobRun(REF, "uid-1", "0123456789abcdef", "state", timedelta(minutes=5))
 
 
@@ -46,12 +47,15 @@ def test_a_job_has_one_attempt_and_a_deadline_after_that_of_the_run() -> None:
 
 def test_the_resource_of_a_job_is_found_by_its_kind() -> None:
     """The name is not checked here, so it may have any form; other Jobs have none."""
-    body, other = job(RUN, JobTemplate("ee")), GVK("shop.io", "v1", "Other")
-    assert resources_of(body, [other, REF.gvk]) == [REF]
-    assert resources_of(body, [other]) == []
+    body, others = job(RUN, JobTemplate("ee")), [GVK("shop.io", "v1", "Other"), *SAME_KIND]
+    assert resources_of(body, [*others, REF.gvk]) == [REF]
+    assert resources_of(body, others) == []
     node = ObjectRef(GVK("", "v1", "Node"), "", "a")
     of_node = job(JobRun(node, "u", "1", "s", None), JobTemplate("ee"))
     assert resources_of(of_node, [node.gvk]) == [node]
+    # As earlier versions of the operator wrote it.
+    del body["metadata"]["annotations"]["operator-runner.dev/resource-api-version"]
+    assert {each.gvk for each in resources_of(body, [*others, REF.gvk])} == {*SAME_KIND, REF.gvk}
     del body["metadata"]["annotations"]
     assert resources_of(body, [REF.gvk]) == []
 
