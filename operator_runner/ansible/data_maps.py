@@ -34,12 +34,7 @@ def install() -> None:
     for name in _NAMES:
         _decode_data(f"{_MODULES}_{name}_c2m")
         _decode_data(f"{_MODULES}_{name}_m2c", _or_data)
-
-
-def install_in_module() -> None:
-    """Change the results of modules in this process, whose controller has the patch."""
-    for name in _NAMES:
-        _encode_data(f"{_MODULES}_{name}_m2c")
+        _encode_data(f"{_MODULES}_{name}_m2c")  # in forks that are modules
 
 
 def module_arguments(arguments: Mapping[str, Any], encoder: type[json.JSONEncoder]) -> str:

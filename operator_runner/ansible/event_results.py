@@ -1,4 +1,4 @@
-"""Results of tasks that are too large for an event are cut, not emptied. Pure.
+"""Results and output of tasks that are too large for an event are cut, not emptied. Pure.
 
 ansible-runner's callback plugin empties a result of more characters than MAX_EVENT_RES, and with
 it the reason of a failure. Runs have a limit that no result reaches, and the process that forwards
@@ -19,6 +19,9 @@ _TEXT_BYTES = (64 * 1024, 8 * 1024, 1024)
 """Maximum lengths of texts, tried in this order."""
 _ITEMS = 100
 """Items of a list or map that are kept if shortening texts is not enough."""
+_MAX_OUTPUT_BYTES = 4 * 1024**2
+"""Output of one event. At -v and above Ansible prints whole results, such as a list of all objects
+of a kind, and the operator decodes each event in its event loop."""
 _ESSENTIAL_KEYS = ("msg", "message", "reason", "module_stderr", "failed", "changed", "rc")
 """Keys that are kept of a result that is still too large."""
 DEFAULT_LIMIT = 700_000
@@ -30,6 +33,14 @@ def limit_of(environ: Mapping[str, str]) -> int:
         return int(environ[VARIABLE])
     except (KeyError, ValueError):
         return DEFAULT_LIMIT
+
+
+def bounded(event: dict[str, Any], limit: int) -> dict[str, Any]:
+    """Return an event with a result of about `limit` characters and 4 MiB of output at most."""
+    event = with_bounded_result(event, limit)
+    output = event.get("stdout") or ""
+    short = truncated(output, _MAX_OUTPUT_BYTES)
+    return event if short is output else {**event, "stdout": short}
 
 
 def with_bounded_result(event: dict[str, Any], limit: int) -> dict[str, Any]:

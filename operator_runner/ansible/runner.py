@@ -14,7 +14,7 @@ from ansible_runner.config.runner import RunnerConfig
 from ansible_runner.runner import Runner
 
 from operator_runner.ansible.cold import playbook
-from operator_runner.ansible.event_results import with_bounded_result
+from operator_runner.ansible.event_results import bounded
 from operator_runner.ansible.process_tree import end_descendants, has_children
 
 
@@ -51,7 +51,7 @@ def play(spec: dict[str, Any], lines: TextIO) -> bool:
     """Run the play, write its events to `lines`; return whether it left processes running."""
 
     def on_event(event: dict[str, Any]) -> bool:
-        write_line(lines, with_bounded_result(event, spec["result_limit"]))
+        write_line(lines, bounded(event, spec["result_limit"]))
         # False: do not write a file per event; the operator writes one file per run.
         return False
 

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from operator_runner.conversion.converter import ConversionError
 from operator_runner.conversion.review import Converters, InvalidReview, Review
+from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import Json
 from operator_runner.net.connections import Connections, large_share
 from operator_runner.net.sockets import Listener
@@ -22,8 +23,18 @@ from operator_runner.telemetry.servers import serve
 PATH = "/convert"
 _MAX_REQUEST_BYTES = 1 << 30
 """A list of all objects of a kind is one request."""
+_REQUEST_SHARE, _REVIEW_SHARE = 8, 2
+"""Divisors of the memory: for the body of a request, of which two are received at once, and for the
+one review that is decoded. Clients are not authenticated, so more would end the operator."""
+_PART_BYTES = 100
+"""Memory of a decoded value, on average. Short values take most for their size."""
 _INLINE_BYTES = 64 * 1024
 """Larger requests are converted in a thread, outside the event loop."""
+
+_TOO_LARGE = (
+    "the review is too large for the memory of the operator ({} bytes): raise the memory limit of"
+    " its container, or request the objects in pages\n"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -32,13 +43,24 @@ ReviewCallback = Callable[[str, int], None]
 
 
 async def serve_conversions(
-    converters: Converters, port: int, context: ssl.SSLContext, on_review: ReviewCallback
+    converters: Converters,
+    port: int,
+    context: ssl.SSLContext,
+    on_review: ReviewCallback,
+    *,
+    memory: int | None = None,
 ) -> Listener:
-    """Listen on every interface; raises ConfigError if `port` (0: any free one) fails."""
+    """Listen on every interface; raises ConfigError if `port` (0: any free one) fails.
+
+    `memory` is what the operator may use, in bytes; None: what the machine or container has.
+    """
+    available = HostResources().memory() if memory is None else memory
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="conversions")
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.read()
+        if memory_for(body) > available // _REVIEW_SHARE:
+            return web.Response(status=413, text=_TOO_LARGE.format(len(body)))
         try:
             if len(body) <= _INLINE_BYTES:
                 reply = _reply(body, converters)
@@ -53,11 +75,17 @@ async def serve_conversions(
     async def close(_: web.Application) -> None:
         thread.shutdown(wait=False, cancel_futures=True)
 
-    app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
+    limit = min(_MAX_REQUEST_BYTES, available // _REQUEST_SHARE)
+    app = web.Application(client_max_size=limit)
     app.router.add_post(PATH, answer)
     app.on_cleanup.append(close)
     connections = Connections(large_share())
     return await serve(app, "", port, "--webhook-port", context, connections=connections)
+
+
+def memory_for(body: bytes) -> int:
+    """Return about how many bytes of memory a body in JSON and its decoded value take."""
+    return 2 * len(body) + _PART_BYTES * sum(map(body.count, (b"{", b"[", b",")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from weakref import WeakSet
 
 import structlog
-from aiohttp import web
+from aiohttp import ClientError, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 
@@ -172,9 +172,14 @@ async def wait_closed(sockets: Collection[socket.socket]) -> bool:
 
 
 def _is_operator_error(record: logging.LogRecord) -> bool:
-    """Return whether a log record of aiohttp is about more than a malformed request."""
+    """Return whether a log record of aiohttp is about more than a malformed request.
+
+    Errors of the operator's own connections are not ConnectionErrors but ClientErrors.
+    """
     error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+    if isinstance(error, ClientError):
+        return True
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
 def _listen_sockets(host: str, port: int) -> list[socket.socket]:

@@ -21,7 +21,6 @@ from ansible.module_utils._internal import _traceback
 from ansible.module_utils._internal._ansiballz import _loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from operator_runner.ansible import data_maps
 from operator_runner.ansible.forkserver.forks import (
     begin_process,
     exit_status,
@@ -190,7 +189,6 @@ def install(utils: list[str]) -> None:
     replace("ansible.module_utils._internal:is_controller", False)
     replace("ansible.module_utils._internal:import_controller_module", lambda _name: None)
     replace("ansible.module_utils._internal:get_controller_serialize_map", dict)
-    data_maps.install_in_module()
     replace(
         "ansible.module_utils._internal._traceback:_is_traceback_enabled",
         _traceback._is_module_traceback_enabled,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import ssl
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -11,7 +13,7 @@ import pytest
 
 from operator_runner.config.watches.expressions import evaluate
 from operator_runner.conversion.converter import Converter
-from operator_runner.conversion.server import serve_conversions
+from operator_runner.conversion.server import memory_for, serve_conversions
 from operator_runner.core.model import GVK, Conversion
 from operator_runner.net.serving_certificate import unverified_context
 from operator_runner.net.sockets import Listener
@@ -20,13 +22,17 @@ GROUP = "shop.example.com"
 DEEP = "[" * 100_000
 
 
+MEMORY = 400_000_000
+"""Bytes, of a container that is smaller than the usual one."""
+
+
 @pytest.fixture
 async def server() -> AsyncIterator[Listener]:
     """Serve the conversions of one kind."""
     conversion = Conversion("v1", {("spec", "n"): "spec.size"}, {("spec", "size"): "spec.n"})
     converters = {(GROUP, "Web"): Converter(GVK(GROUP, "v2", "Web"), [conversion], evaluate)}
     context = unverified_context("test", ["127.0.0.1"])
-    served = await serve_conversions(converters, 0, context, lambda *_: None)
+    served = await serve_conversions(converters, 0, context, lambda *_: None, memory=MEMORY)
     yield served
     await served.stop()
 
@@ -38,7 +44,7 @@ async def post(server: Listener, body: bytes, **headers: str) -> tuple[int, str]
     url = f"https://127.0.0.1:{server.port}/convert"
     async with (
         aiohttp.ClientSession() as session,
-        session.post(url, data=body, ssl=trust, headers=headers) as response,
+        session.post(url, data=io.BytesIO(body), ssl=trust, headers=headers) as response,
     ):
         return response.status, await response.text()
 
@@ -72,6 +78,45 @@ async def test_a_body_without_a_review_is_a_400(
     """It is a 400 that names the reason."""
     status, text = await post(server, body)
     assert (status, problem in text) == (400, True), text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" + b"[]," * 1_000_000 + b"1]", b"[" * 2_000_000, b" " * (MEMORY // 8 + 1)],
+    ids=["values", "levels", "size"],
+)
+async def test_a_review_that_does_not_fit_the_memory_is_a_413(
+    server: Listener, body: bytes
+) -> None:
+    """The port has no authentication: a neighbour in the network could end the operator."""
+    status, text = await post(server, body)
+    assert status == 413, text
+    [converted] = json.loads((await post(server, review(web('{"size":1}'))))[1])["response"][
+        "convertedObjects"
+    ]
+    assert converted["apiVersion"] == f"{GROUP}/v2"
+
+
+@pytest.mark.parametrize(
+    ("value", "most"),
+    [
+        ([json.loads(web('{"size":1,"text":"some words"}'))] * 1000, 10),
+        ([[]] * 10_000, 100),
+        ([{"a": 1}] * 10_000, 100),
+        ("text" * 100_000, 3),
+    ],
+    ids=["objects", "lists", "maps", "text"],
+)
+def test_memory_of_a_review_is_not_underestimated(value: object, most: int) -> None:
+    """Bombs are more than their size; lists of objects are not taken for bombs."""
+    body = json.dumps(value, separators=(",", ":")).encode()
+    tracemalloc.start()
+    decoded = json.loads(body)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decoded == value
+    assert peak <= memory_for(body) * 1.1
+    assert memory_for(body) <= most * len(body)
 
 
 async def test_a_compressed_body_is_not_expanded(server: Listener) -> None:

@@ -211,6 +211,29 @@ async def test_an_incomplete_request_is_closed_at_the_deadline(
         writer.close()
 
 
+async def test_a_client_that_leaves_during_its_request_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A neighbour in the network fills no log with errors, whose tracebacks are a kilobyte each."""
+    left = asyncio.Event()
+
+    async def read(request: web.BaseRequest) -> web.Response:
+        try:
+            await request.read()
+        finally:
+            left.set()
+        return web.Response()
+
+    async with bounded(Connections(), read) as port:
+        _, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\npart")
+        await writer.drain()
+        writer.transport.abort()
+        async with asyncio.timeout(60):
+            await left.wait()
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was used has longer, since its client may come again."""
     monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 3600)

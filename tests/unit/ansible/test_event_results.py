@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from operator_runner.ansible.event_results import limit_of, shortened, with_bounded_result
+from operator_runner.ansible.event_results import (
+    bounded,
+    limit_of,
+    shortened,
+    with_bounded_result,
+)
 from operator_runner.ansible.outcome import OutcomeBuilder
 from operator_runner.core.model import RunEvent
 
@@ -46,6 +51,17 @@ def test_only_results_over_the_limit_are_cut() -> None:
     assert cut["event_data"]["res"]["rc"] == 0
     assert "[cut: " in cut["event_data"]["res"]["msg"]
     assert with_bounded_result({"event": "verbose"}, 0) == {"event": "verbose"}
+
+
+def test_output_of_many_megabytes_is_cut() -> None:
+    """An event has at most 4 MiB of output, with a mark; output of 3 MB is passed on whole."""
+    printed = "ok: [localhost] => " + "x" * HUGE
+    event = {"event": "runner_on_ok", "stdout": printed, "event_data": {"res": {"msg": "a"}}}
+    assert bounded(event, 1000) is event
+    cut = bounded({**event, "stdout": printed * 30}, 1000)
+    assert len(cut["stdout"].encode()) <= 4 * 1024**2
+    assert cut["stdout"].startswith("ok: [localhost] => xxx")
+    assert cut["stdout"].endswith(f" of {len(printed) * 30} characters]")
 
 
 def test_the_limit_is_that_of_ansible_runner() -> None:
