@@ -138,7 +138,7 @@ class AnsibleExecutor:
         """Run a play to its end or its timeout; see the port."""
         rundir = self._rundirs.of(request.ref)
         builder = OutcomeBuilder()
-        started = datetime.now(UTC)
+        called = datetime.now(UTC)
         outcome: RunOutcome | None = None
         left_processes = False
         try:
@@ -150,6 +150,7 @@ class AnsibleExecutor:
             )
         finally:
             if not request.dry_run:
+                started = builder.started or called
                 await asyncio.to_thread(history.write_record, rundir, request, started, outcome)
                 await asyncio.to_thread(self._keep_command, rundir, request, outcome)
             await asyncio.to_thread(_close, rundir, request, left_processes)
@@ -219,7 +220,8 @@ class AnsibleExecutor:
         if request.job is not None:
             assert self._jobs is not None
             launcher = self._jobs
-        await launcher.ready()  # not part of the timeout
+        await launcher.ready()  # not part of the timeout and the duration
+        builder.started = datetime.now(UTC)
         try:
             async with (
                 self._timeout(seconds) as deadline,

@@ -47,10 +47,13 @@ def write_record(
     rundir: RunDir, request: RunRequest, started: datetime, outcome: RunOutcome | None
 ) -> None:
     """Record a finished run; `outcome` is None for a cancelled one. Errors are only logged."""
+    seconds = None if outcome is None else outcome.seconds
+    if seconds is None:
+        seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
     content = {
         "run_id": request.run_id,
         "started": started.isoformat(timespec="milliseconds"),
-        "seconds": round((datetime.now(UTC) - started).total_seconds(), 3),
+        "seconds": seconds,
         "outcome": _outcome_name(outcome),
         "causes": causes_json(request.causes),
         "message": outcome.failures[0].message if outcome and outcome.failures else "",

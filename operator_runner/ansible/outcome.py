@@ -30,6 +30,8 @@ _MAX_MESSAGE_BYTES = 16 * 1024
 class OutcomeBuilder:
     """Collects events: call `add` with each, in order, then `build`."""
 
+    started: datetime | None = None
+    """The start of the play; set when Ansible is loaded."""
     task: str = ""
     """The current task, which is reported if the run is aborted."""
     _has_play: bool = False
@@ -72,11 +74,18 @@ class OutcomeBuilder:
             failures = (TaskFailure(self.task, reason),)
         if self._invalid_requeue is not None:
             failures = (*failures, self._invalid_requeue)
-        return RunOutcome(_stats(self._recap, self._reports), failures, self._requeue_after, now)
+        return RunOutcome(
+            _stats(self._recap, self._reports),
+            failures,
+            self._requeue_after,
+            now,
+            started=self.started,
+        )
 
     def build_aborted(self, now: datetime, reason: str) -> RunOutcome:
         """Return the outcome of a run that did not complete, for this reason."""
-        return RunOutcome(None, (TaskFailure(self.task, reason),), None, now)
+        failures = (TaskFailure(self.task, reason),)
+        return RunOutcome(None, failures, None, now, started=self.started)
 
     def _add_failure(self, event: RunEvent) -> None:
         message = without_quoted_objects(_message(event.data.get("res")))

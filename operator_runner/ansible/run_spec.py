@@ -16,6 +16,8 @@ from operator_runner.core.settings import AnsibleSettings
 COLLECTIONS = Path(__file__).parent.parent / "collections"
 """The collection operator_sdk.util."""
 LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
+METRIC_ADDRESS = "OSDK_METRIC_ADDRESS"
+"""URL to which osdk_metric sends metrics."""
 """Variable for conditions of any type."""
 
 
@@ -76,7 +78,7 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
     if ansible.collections_path:
         variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(ansible.collections_path)
     if ansible.metric_address:
-        variables["OSDK_METRIC_ADDRESS"] = ansible.metric_address
+        variables[METRIC_ADDRESS] = ansible.metric_address
     return variables
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from operator_runner.ansible.run_spec import METRIC_ADDRESS
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.reviews import protection_of
@@ -40,7 +41,7 @@ async def open_metrics(
     runs: RunsApi,
     work_dir: Path,
 ) -> None:
-    """Open the ports of metrics and of role metrics; they are closed when `stack` is.
+    """Open the port of metrics; it is closed when `stack` is.
 
     Address and key of the API are in `work_dir` until then. Raises ConfigError for an address that
     cannot be bound.
@@ -64,7 +65,19 @@ async def open_metrics(
             stack.enter_context(published(work_dir, LocalAccess(url, key, api.connection.server)))
         except OSError as error:
             _log.warning("Cannot write the access file of the HTTP API", error=str(error))
-    if (at := settings.user_metrics) is not None:
-        taker = await serve_user_metrics(metrics.user, at.host, at.port)
-        if taker is not None:
-            stack.push_async_callback(taker.stop)
+
+
+async def open_role_metrics(
+    settings: Settings, metrics: Metrics, stack: AsyncExitStack
+) -> dict[str, str]:
+    """Open the port of metrics that roles send; it is closed when `stack` is.
+
+    Return the variables with its address for runs, none if the settings have the address.
+    """
+    if (at := settings.user_metrics) is None:
+        return {}
+    taker = await serve_user_metrics(metrics.user, at.host, at.port)
+    if taker is None:
+        return {}
+    stack.push_async_callback(taker.stop)
+    return {} if at.port else {METRIC_ADDRESS: f"http://{at.host}:{taker.port}/metrics"}

@@ -25,7 +25,7 @@ from operator_runner.ansible.templating.effective_types import log_types
 from operator_runner.app.ansible_setup import (
     variable_names_of,
 )
-from operator_runner.app.endpoints import open_metrics, open_probes
+from operator_runner.app.endpoints import open_metrics, open_probes, open_role_metrics
 from operator_runner.app.event_sources import EventSources, Handlers
 from operator_runner.app.execution import Execution
 from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership, elector_of, sharding_of
@@ -222,6 +222,7 @@ class Operator:
         self._loop_throttle = LoopThrottle(
             self._dependents.writes.is_recent_echo, self._dependents.writes.has_written
         )
+        self._role_metrics: dict[str, str] = {}
         self._backoff_handover = BackoffHandover(self._queue, self._loop_throttle)
         self._reconcilers = self._make_reconcilers(names, traces)
         self._dispatcher = Dispatcher(
@@ -305,7 +306,10 @@ class Operator:
             claim=(lambda _: True) if sharding is None else sharding.claim,
             records=self._runs,
             inputs=execution.inputs,
-            run_environment=traces.run_environment,
+            run_environment=lambda run_id: {
+                **self._role_metrics,
+                **traces.run_environment(run_id),
+            },
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -331,6 +335,7 @@ class Operator:
         await open_metrics(
             self._settings, self._metrics, self._api, stack, runs=api, work_dir=work_dir
         )
+        self._role_metrics |= await open_role_metrics(self._settings, self._metrics, stack)
         if self._settings.once is None:
             announce_servers(self._settings)
             await self._conversions.serve(stack, self._health)

@@ -545,6 +545,7 @@ class RunOutcome:
 
     `failures` also holds the reason of a run that could not start or was ended early.
     `requeue_after` is the period that a task requested with requeue_after.
+    `started` and `finished` are the times of the play, without the wait until Ansible is loaded.
     `timed_out` is True for a run that was ended at its deadline.
     `load_failed` is True if Ansible could not load the play: a syntax error, an unknown module, a
     missing role. A retry fails in the same way until a file changes.
@@ -556,11 +557,19 @@ class RunOutcome:
     finished: datetime | None = None
     timed_out: bool = False
     load_failed: bool = False
+    started: datetime | None = None
 
     @property
     def successful(self) -> bool:
         """True if the play ran to its end and nothing failed."""
         return self.stats is not None and not self.failures
+
+    @property
+    def seconds(self) -> float | None:
+        """The duration of the play, the only one that is shown to users; None if unknown."""
+        if self.started is None or self.finished is None:
+            return None
+        return round((self.finished - self.started).total_seconds(), 3)
 
 
 @dataclass(frozen=True, slots=True)

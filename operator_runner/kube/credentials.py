@@ -132,24 +132,48 @@ def _proxy(configuration: Any) -> URL | None:
     return proxy if user is None else proxy.with_user(user.login).with_password(user.password)
 
 
-async def load(kubeconfig: Path | None) -> Credentials:
+async def load(kubeconfig: Path | None, context: str = "") -> Credentials:
     """Find credentials: `kubeconfig`, KUBECONFIG, the service account, ~/.kube/config.
 
-    Raises ConfigError with the file, the problem and a hint.
+    `context` is one of these files, so with it the service account is not used; empty is the
+    current one. Raises ConfigError with the file, the problem and a hint.
     """
-    if kubeconfig is not None:
-        return await _from_files(str(kubeconfig), "--kubeconfig")
-    if files := os.environ.get("KUBECONFIG"):
-        return await _from_files(files, "KUBECONFIG")
-    if os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
+    if (files := _files(kubeconfig, context)) is not None:
+        return await _from_files(*files, context)
+    if not context and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
         return _from_service_account()
-    home = Path.home() / ".kube" / "config"
-    if home.exists():
-        return await _from_files(str(home), "kubeconfig")
+    home = _home()
     raise ConfigError(
         "no Kubernetes cluster configured: KUBECONFIG is unset, and neither a service account nor "
         f"{home} exists; set --kubeconfig FILE or KUBECONFIG"
     )
+
+
+def contexts(kubeconfig: Path | None) -> list[str]:
+    """Return the names of the contexts that a user can select; none on errors."""
+    if (files := _files(kubeconfig, "any")) is None:
+        return []
+    try:
+        merged = _kube_config.KubeConfigMerger(files[0]).config
+        return [str(each["name"]) for each in merged["contexts"]]
+    except _LOAD_ERRORS:
+        return []
+
+
+def _files(kubeconfig: Path | None, context: str) -> tuple[str, str] | None:
+    """Return the list of files to read and its source, None if there are none."""
+    if kubeconfig is not None:
+        return str(kubeconfig), "--kubeconfig"
+    if files := os.environ.get("KUBECONFIG"):
+        return files, "KUBECONFIG"
+    is_in_pod = bool(os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME))
+    if _home().exists() and (context or not is_in_pod):
+        return str(_home()), "kubeconfig"
+    return None
+
+
+def _home() -> Path:
+    return Path.home() / ".kube" / "config"
 
 
 def _from_service_account() -> Credentials:
@@ -166,24 +190,35 @@ def _from_service_account() -> Credentials:
         ) from error
 
 
-async def _from_files(files: str, source: str) -> Credentials:
-    """Merge the files of a colon-separated list as kubectl does: the first value wins."""
+async def _from_files(files: str, source: str, selected: str) -> Credentials:
+    """Merge the files of a colon-separated list as kubectl does: the first value wins.
+
+    `selected` is a context; empty is the current one.
+    """
     if not any(os.path.isfile(os.path.expanduser(file)) for file in files.split(os.pathsep)):  # noqa: ASYNC240, PTH111, PTH113
         raise ConfigError(f"{source}={files}: no such file; set it to an existing kubeconfig")
     configuration = Configuration(host="")
     try:
         merged = _kube_config.KubeConfigMerger(files)
-        contexts = (file.get("current-context") for file in merged.config_files.values())
-        loader = _kube_config.KubeConfigLoader(merged.config, next(filter(None, contexts), None))
+        _check_context(merged.config, selected)
+        current = (file.get("current-context") for file in merged.config_files.values())
+        context = next(filter(None, [selected, *current]), None)
+        loader = _kube_config.KubeConfigLoader(merged.config, context)
         await loader.load_and_set(configuration)
         await _check(configuration, loader)
-        context = loader.current_context["context"].get("namespace") or "default"
-        return Credentials(configuration, context, loader)
+        namespace = loader.current_context["context"].get("namespace") or "default"
+        return Credentials(configuration, namespace, loader)
     except _LOAD_ERRORS as error:
         raise ConfigError(
             f"{source}={files}: {_problem(error)}; "
             f"compare with `KUBECONFIG={files} kubectl config view`"
         ) from error
+
+
+def _check_context(config: Any, selected: str) -> None:
+    names = [str(each["name"]) for each in config["contexts"]]
+    if selected and selected not in names:
+        raise ConfigException(f"no context {selected}, but {', '.join(names) or 'none'}")
 
 
 def _problem(error: Exception) -> str:

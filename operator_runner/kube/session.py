@@ -195,12 +195,12 @@ class Connection:
             count(status, method, self._parts.netloc.rpartition("@")[2])
 
 
-async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:
+async def connect(kubeconfig: Path | None, *, user_agent: str, context: str = "") -> Connection:
     """Load the credentials (for the sources see credentials.load) and open the session.
 
     Send nothing yet. Raises ConfigError with the file and a hint.
     """
-    return Connection(await credentials.load(kubeconfig), user_agent)
+    return Connection(await credentials.load(kubeconfig, context), user_agent)
 
 
 def fenced_by(error: BaseException) -> Fenced | None:

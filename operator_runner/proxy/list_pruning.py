@@ -21,7 +21,8 @@ from operator_runner.proxy.run_tokens import Grant
 
 _log = structlog.get_logger(__name__)
 
-_LEVELS_AROUND_ITEM = 2
+LEVELS_AROUND_ITEM = 2
+"""The list and its `items`."""
 _MAX_NAMES = 3
 """Objects that the warning names."""
 
@@ -31,7 +32,7 @@ def pruner_of(tracked: TrackedRequest, headers: Mapping[str, str]) -> Pruner | N
     is_json = media_type(headers.get(hdrs.CONTENT_TYPE, "")) == JSON
     if not tracked.is_list or not is_json or hdrs.CONTENT_ENCODING in headers:
         return None
-    return Pruner(MAX_DEPTH + _LEVELS_AROUND_ITEM + 1)
+    return Pruner(MAX_DEPTH + LEVELS_AROUND_ITEM + 1)
 
 
 async def pruned_chunks(pruner: Pruner, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -46,9 +47,13 @@ async def pruned_chunks(pruner: Pruner, chunks: AsyncIterator[bytes]) -> AsyncIt
 def deep_objects(body: bytes) -> list[str]:
     """Return the names of objects in a pruned list with emptied values; none for invalid JSON."""
     try:
-        content = json.loads(body)
+        return deep_items(json.loads(body))
     except ValueError:
         return []
+
+
+def deep_items(content: Any) -> list[str]:
+    """Return the names of objects in a decoded list with emptied values."""
     items = content.get("items") if isinstance(content, dict) else None
     deep = [item for item in items or () if height(item) > MAX_DEPTH]
     return [_name(item.get("metadata") or {}) for item in deep if isinstance(item, dict)]

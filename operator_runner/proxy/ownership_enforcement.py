@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from operator_runner.core.errors import ApiError, Conflict, Fenced, Forbidden, NotFound, Unavailable
+from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, Ownership
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy import bodies
@@ -36,7 +36,7 @@ from operator_runner.proxy.ownership import (
 )
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
-from operator_runner.proxy.status_errors import StatusError
+from operator_runner.proxy.status_errors import StatusError, error_of_request
 
 _log = structlog.get_logger(__name__)
 
@@ -314,7 +314,9 @@ class Admission:
         except Conflict as error:
             raise StatusError(409, f"{error}; it had no owner before, so try again") from error
         except ApiError as error:
-            raise _failed(error, f"cannot set the owner of {_plural(write.info)}") from error
+            raise error_of_request(
+                error, f"cannot set the owner of {_plural(write.info)}"
+            ) from error
 
     # Live objects -------------------------------------------------------------------
 
@@ -417,17 +419,7 @@ def _with_preconditions(
 
 
 def _owner_unknown(info: RequestInfo, error: ApiError) -> StatusError:
-    return _failed(error, f"cannot get the owner of {_plural(info)}")
-
-
-def _failed(error: ApiError, what: str) -> StatusError:
-    if isinstance(error, Fenced):
-        return StatusError(403, str(error))
-    if isinstance(error, Forbidden):
-        return StatusError(403, f"{what}: {error}; grant the operator this permission")
-    if isinstance(error, Unavailable):
-        return StatusError(503, f"{what}: {error}", retry_after=1)
-    return StatusError(502, f"{what}: {error}")
+    return error_of_request(error, f"cannot get the owner of {_plural(info)}")
 
 
 def _plural(info: RequestInfo) -> str:

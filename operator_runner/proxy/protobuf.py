@@ -33,6 +33,8 @@ _ANNOTATIONS, _OWNER_REFERENCES = 12, 13
 _OWNER = {"kind": 1, "name": 3, "uid": 4, "apiVersion": 5}
 _TEXTS = {_NAME: "name", _UID: "uid", _RESOURCE_VERSION: "resourceVersion"}
 _OWNER_FLAGS = {"controller": 6, "blockOwnerDeletion": 7}
+# autoscaling.v1.Scale, its spec
+_SCALE_SPEC, _REPLICAS = 2, 1
 # metav1.DeleteOptions, metav1.Preconditions
 _PRECONDITIONS, _DRY_RUN = 2, 5
 _PRECONDITION_UID = 1
@@ -117,6 +119,13 @@ def add_precondition(body: bytes, uid: str) -> bytes:
 def is_dry_run(body: bytes) -> bool:
     """Return whether DeleteOptions request a dry run. Raises ValueError if invalid."""
     return _DRY_RUN in _first(_first(_open(body)).get(_RAW, b""))
+
+
+def replicas_of_scale(body: bytes) -> int:
+    """Return the wanted replicas of a Scale. Raises ValueError if `body` is not such a message."""
+    scale = _first(_first(_open(body), once={_RAW}).get(_RAW, b""), once={_SCALE_SPEC})
+    replicas = _first(scale.get(_SCALE_SPEC, b""), once={_REPLICAS}).get(_REPLICAS)
+    return 0 if replicas is None else _varint(replicas, 0)[0]
 
 
 def _open(body: bytes) -> bytes:

@@ -6,6 +6,8 @@ import json
 
 from aiohttp import hdrs, web
 
+from operator_runner.core.errors import ApiError, Fenced, Forbidden, Unavailable
+
 _REASONS = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -22,6 +24,7 @@ _REASONS = {
     502: "InternalError",
     503: "ServiceUnavailable",
 }
+_CLIENT_ERRORS = range(400, 500)
 
 
 class StatusError(Exception):
@@ -47,7 +50,7 @@ class StatusError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": f"operator-runner's proxy: {self}" if self.own else str(self),
-            "reason": _REASONS[self.code],
+            "reason": _REASONS.get(self.code, "Unknown"),
             "code": self.code,
         }
         headers = {} if self.retry_after is None else {hdrs.RETRY_AFTER: str(self.retry_after)}
@@ -57,3 +60,17 @@ class StatusError(Exception):
             content_type="application/json",
             headers=headers,
         )
+
+
+def error_of_request(error: ApiError, what: str) -> StatusError:
+    """Return the error for a run whose request needs another one, which failed.
+
+    If the API server rejects that because of what the run has named, the run gets the same status.
+    """
+    if isinstance(error, Fenced):
+        return StatusError(403, str(error))
+    if isinstance(error, Forbidden):
+        return StatusError(403, f"{what}: {error}; grant the operator this permission")
+    if isinstance(error, Unavailable):
+        return StatusError(503, f"{what}: {error}", retry_after=1)
+    return StatusError(error.status if error.status in _CLIENT_ERRORS else 502, f"{what}: {error}")

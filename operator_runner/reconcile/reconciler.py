@@ -301,7 +301,7 @@ class Reconciler:
         started_at = datetime.now(UTC)
         self._deps.on_suspension(ref, False)
         overrides = read_overrides(body, as_job=self._watch.job is not None)
-        context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
+        context = RunContext(ref, body, pending.causes, started_at, run_id=pending.run_id)
         if overrides.error:
             await self._reporter.error(context, overrides.error)
             return Failed(message=overrides.error)
@@ -316,7 +316,7 @@ class Reconciler:
         is_cleanup = pending.cleanup or pending.deselection
         schedule = NO_SCHEDULE if is_cleanup else self._schedule.state(ref, body)
         body = await self._report_start(ref, body, pending.causes, schedule)
-        context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
+        context = RunContext(ref, body, pending.causes, started_at, run_id=pending.run_id)
         # Before the run, which begins a new record of what it writes.
         needed = 0
         if schedule.ticks.due is None:
@@ -332,6 +332,7 @@ class Reconciler:
             self._succeeded.pop(ref, None)
             self._inputs_ended(pending, converged=False)
             return Superseded()
+        context = context.ended(outcome)
         if is_cleanup and outcome.successful and outcome.requeue_after is None:
             return await self._cleaned_up(context, pending, outcome)
         if outcome.successful:

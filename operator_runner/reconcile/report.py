@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import structlog
 
@@ -63,6 +63,7 @@ class RunContext:
     body: Json
     causes: Sequence[Cause]
     started_at: datetime
+    ended_at: datetime | None = None
     run_id: str = ""
     """Empty if no run was started."""
     status_fields: Mapping[str, Any] = field(default_factory=dict)
@@ -72,8 +73,14 @@ class RunContext:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
-        return round((datetime.now(UTC) - self.started_at).total_seconds(), 3)
+        """Seconds from the start to the end, or until now."""
+        end = self.ended_at or datetime.now(UTC)
+        return round((end - self.started_at).total_seconds(), 3)
+
+    def ended(self, outcome: RunOutcome) -> Self:
+        """Return the run with the times of its play."""
+        started_at = outcome.started or self.started_at
+        return replace(self, started_at=started_at, ended_at=outcome.finished)
 
     def event(self, reason: str, note: str, *, warning: bool = False) -> EventSpec:
         """Return the Event about the end of the run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -66,16 +66,25 @@ def operator_flags() -> Sequence[str]:
 
 
 @pytest.fixture(scope="session")
-def operator_process(
+def operator_environment() -> Mapping[str, str]:
+    """Return further variables of the operator's environment, by default none."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def operator_process(  # noqa: PLR0917 (pytest passes fixtures by name)
     control_plane: Path,
     operator_project: Path,
     crd_files: Sequence[Path],
     operator_flags: Sequence[str],
+    operator_environment: Mapping[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[OperatorProcess]:
     """Give the operator of the project, after the CRDs are installed and served."""
     scratch = tmp_path_factory.mktemp("operator")
-    process = OperatorProcess(operator_project, control_plane, scratch, operator_flags)
+    process = OperatorProcess(
+        operator_project, control_plane, scratch, operator_flags, operator_environment
+    )
     try:
         process.call("install", files=[str(file.absolute()) for file in crd_files])
         yield process

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,23 @@ class OperatorProcess:
     """An operator that reconciles on request. It is started at the first call, and kept warm."""
 
     def __init__(
-        self, project: Path, kubeconfig: Path, scratch: Path, flags: Sequence[str] = ()
+        self,
+        project: Path,
+        kubeconfig: Path,
+        scratch: Path,
+        flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Run the operator of `project` with `flags` of `operator-runner run`.
 
-        `scratch` is an empty directory for its files and its log.
+        `environment` has further variables, as the operator's container has them. `scratch` is an
+        empty directory for its files and its log.
         """
         self.project = project
         self._kubeconfig = kubeconfig
         self._scratch = scratch
         self._flags = tuple(flags)
+        self._environment = dict(environment or {})
         self._log = scratch / "operator.log"
         self._process: subprocess.Popen[str] | None = None
 
@@ -101,7 +108,7 @@ class OperatorProcess:
                 self._process = subprocess.Popen(
                     self._command(),
                     cwd=self.project,
-                    env=environment,
+                    env=environment | self._environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -121,7 +128,6 @@ class OperatorProcess:
             # Beside an operator on this machine: neither its ports nor its Lease nor its files.
             "--once=kind/name",
             "--zap-encoder=console",
-            "--user-metrics-bind-address=0",
             f"--kubeconfig={self._kubeconfig}",
             f"--work-dir={self._scratch / 'work'}",
             *self._flags,

@@ -84,8 +84,11 @@ def test_get_lists_resources_and_why_they_fail(
     everywhere = [line.split() for line in cli("get", "echo", "-A").splitlines()]
     assert [kubectl.namespace, "echo/a", "False", "Suspended"] in [row[:4] for row in everywhere]
 
+    assert cli("get", "--output=name") == "echo.test.example.com/a\n"
     missing = cli.run("get", "echo/none")
     assert (missing.returncode, '"none" not found' in missing.stderr) == (1, True)
+    elsewhere = cli.run("get", "echo/a", "--context=none")
+    assert (elsewhere.returncode, "no context none" in elsewhere.stderr) == (1, True)
 
 
 @contextmanager

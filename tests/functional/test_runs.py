@@ -87,6 +87,15 @@ class RunningOperator:
         )
         return self.show(run["id"])
 
+    def durations(self, name: str) -> list[float]:
+        """Return the duration of the only run of a resource: of the API, an Event, and a file."""
+        why = ("why", f"echo/{name}", "--output=json")
+        of_event = eventually(
+            lambda: json.loads(self.cli(*why))["items"], lambda found: len(found) == 1
+        )
+        of_file = json.loads(self.cli(*why, self.work_dir))["items"]
+        return [each["seconds"] for each in (*self.runs(name), *of_event, *of_file)]
+
     def show(self, run_id: str) -> Json:
         shown: Json = json.loads(self.cli("runs", "show", run_id, self.work_dir, "-o", "json"))
         return shown
@@ -121,9 +130,13 @@ def own_address() -> str:
 
 
 def test_a_run_has_causes_tasks_changed_fields_output_and_log(running: RunningOperator) -> None:
-    """The list and the details of a run that changed a field; `run show` is `runs show`."""
+    """The list and the details of a run that changed a field; `run show` is `runs show`.
+
+    The first run waits for Ansible, which is not part of its duration.
+    """
     running.kubectl.apply(echo("shown", sayThis="1"))
     running.last_run("shown", "succeeded")
+    assert len(set(running.durations("shown"))) == 1
     running.kubectl.merge(KIND, "shown", {"spec": {"sayThis": "2"}})
     run = eventually(
         lambda: running.last_run("shown", "succeeded"),
@@ -321,6 +334,10 @@ def test_runs_are_read_through_the_proxy_of_the_operators_pod(
         lambda: running.cli.run("runs", "echo/remote"), lambda done: done.returncode == 0
     ).stdout
     assert run_id in rows
+    wide = running.cli("runs", "echo/remote", "--output=wide").splitlines()
+    column = wide[0].index("OPERATOR")
+    assert wide[1][column:].startswith(f"Pod {kubectl.namespace}/manager ")
+    assert running.cli("runs", "echo/remote", "--output=name") == f"{run_id}\n"
     assert "Tasks:" in running.cli("runs", "show", run_id)
     assert run_id in running.cli("run", "show", "echo/remote")
     report = tmp_path / "all.html"

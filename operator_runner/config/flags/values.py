@@ -133,6 +133,8 @@ def _once(settings: Settings, options: Options) -> Settings:
         executor="cold" if settings.ansible.step else settings.executor,
         metrics=None,
         probes=None,
+        user_metrics=settings.user_metrics and Address("127.0.0.1", 0),
+        ansible=replace(settings.ansible, metric_address=""),
         proxy=replace(settings.proxy, port=0),
         jobs=replace(settings.jobs, port=0),
         leader_election=replace(settings.leader_election, enabled=False),

@@ -87,7 +87,7 @@ class DryRunForwarder:
         self, request: web.BaseRequest, grant: Grant, dry_run: DryRun, info: RequestInfo
     ) -> ApiResponse:
         path, _, query = request.raw_path.partition("?")
-        found = await self._sender.send(grant, "GET", f"{path}?{query}")
+        found = await self._sender.list(grant, f"{path}?{query}")
         if not found.is_success:
             return found
         selectors = Selectors(

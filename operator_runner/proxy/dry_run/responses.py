@@ -47,8 +47,6 @@ class ApiResponse:
 
 def object_of(kind: str, body: bytes) -> Json:
     """Return the object of a body. Raises StatusError for an invalid one."""
-    if kind == PROTOBUF:
-        raise StatusError(415, "a dry run cannot write a subresource in protobuf: send JSON")
     try:
         content = decode_yaml(body) if "yaml" in kind else decode_json(body)
     except ValueError as error:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import aiohttp
 from aiohttp import hdrs, web
 
+from operator_runner.core import bounds
 from operator_runner.kube.api import JSON
-from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.session import Connection
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import is_quick
 from operator_runner.proxy.dry_run.responses import ApiResponse
+from operator_runner.proxy.list_pruning import LEVELS_AROUND_ITEM, deep_items, warn_of_pruned
 from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError
 
@@ -41,10 +42,12 @@ class Sender:
         *,
         content_type: str = "",
         agent: str = "",
+        outer_levels: int = 0,
     ) -> ApiResponse:
         """Send a request with a JSON response. Raises StatusError without one, and beyond bounds.
 
-        The credentials are sent to no other server: a redirect is an error.
+        Values of the response that are nested too deep are empty; see `bounds.decode` for
+        `outer_levels`. The credentials are sent to no other server: a redirect is an error.
         """
         headers = {hdrs.ACCEPT: JSON}
         if content_type:
@@ -64,7 +67,9 @@ class Sender:
                 if response.status in _REDIRECTS:
                     raise StatusError(502, f"the API server redirects {method} {path}")
                 raw = await _bounded(response)
-                decoded = await self.call(grant, JSON, len(raw), lambda: decode_json(raw))
+                decoded = await self.call(
+                    grant, JSON, len(raw), lambda: bounds.decode(raw, outer_levels)
+                )
         except (aiohttp.ClientError, OSError) as error:
             reason = f"no response from the API server {self._connection.server}: {error}"
             raise StatusError(502, reason) from error
@@ -74,9 +79,19 @@ class Sender:
             raise StatusError(502, "the API server's response is not an object")
         return ApiResponse(response.status, decoded, response.headers, len(raw))
 
+    async def list(self, grant: Grant, path: str) -> ApiResponse:
+        """Read a list of objects, as other runs get it: see proxy/list_pruning.py."""
+        found = await self.send(grant, "GET", path, outer_levels=LEVELS_AROUND_ITEM)
+        if found.is_success and (names := await self._deep_items(grant, found)):
+            warn_of_pruned(grant, path.partition("?")[0], names)
+        return found
+
     async def respond(self, grant: Grant, answer: ApiResponse) -> web.Response:
         """Return an answer as it is sent to the client."""
         return await self.call(grant, JSON, answer.size, answer.response)
+
+    async def _deep_items(self, grant: Grant, found: ApiResponse) -> Sequence[str]:
+        return await self.call(grant, JSON, found.size, lambda: deep_items(found.body))
 
     async def call(self, grant: Grant, kind: str, size: int, function: Callable[[], _T]) -> _T:
         """Decode or encode a body of this media type and size, in the thread if it is large."""

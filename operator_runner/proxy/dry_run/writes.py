@@ -50,7 +50,7 @@ from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANN
 from operator_runner.proxy.ownership_enforcement import Admission, WriteRequest
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
-from operator_runner.proxy.status_errors import StatusError
+from operator_runner.proxy.status_errors import StatusError, error_of_request
 
 _T = TypeVar("_T")
 
@@ -192,6 +192,8 @@ class DryRunWrites:
             return not_found(write.info)
         current = entry.after
         is_scale = write.info.subresource == "scale"
+        if write.kind == PROTOBUF:
+            write = await self._subresource_as_json(write, entry)
         former = scale_of(current) if is_scale else current
         try:
             changed = await self._decoded(write, lambda: _patched_or_sent(write, former))
@@ -225,7 +227,7 @@ class DryRunWrites:
         await self._admission.decide(write.admitted())
         path = write.request.raw_path.partition("?")[0]
         selectors = selectors_of(write.request)
-        found = await self._sender.send(write.grant, "GET", f"{path}?{urlencode(selectors)}")
+        found = await self._sender.list(write.grant, f"{path}?{urlencode(selectors)}")
         if not found.is_success:
             return found
         listed = found.body
@@ -299,16 +301,39 @@ class DryRunWrites:
 
         Raises StatusError if the API server refuses the object.
         """
+        content = await self._put_live(write, entry) or await self._object(write, write.body)
+        return replace(write, kind=JSON, body=encode_json(content))
+
+    async def _put_live(self, write: Write, entry: OverlayEntry) -> Json | None:
+        """Return what the API server makes of a PUT in protobuf; None if the object is not there.
+
+        Raises StatusError if it refuses the object.
+        """
         live = await self._live(write.info) if entry.is_update else None
         if live is None:
-            content = await self._object(write, write.body)
+            return None
+        # Controllers may have written the object since; retries would always conflict.
+        version = live["metadata"]["resourceVersion"]
+        sent = await self._edited(
+            write, lambda: protobuf.with_resource_version(write.body, version)
+        )
+        return _body_of(await self._dry(write, sent))
+
+    async def _subresource_as_json(self, write: Write, entry: OverlayEntry) -> Write:
+        """Return a PUT of a subresource in protobuf as one in JSON.
+
+        The API server decodes it if the object is in the cluster. Otherwise it has no place to
+        write it to: a Scale is decoded here, and a status, which is not compared, is not kept.
+        Raises StatusError if the API server refuses it.
+        """
+        content = await self._put_live(write, entry)
+        if content is not None:
+            return replace(write, kind=JSON, body=encode_json(content))
+        if write.info.subresource == "scale":
+            replicas = await self._edited(write, lambda: protobuf.replicas_of_scale(write.body))
+            content = {**scale_of(entry.after or {}), "spec": {"replicas": replicas}}
         else:
-            # Controllers may have written the object since; retries would always conflict.
-            version = live["metadata"]["resourceVersion"]
-            sent = await self._edited(
-                write, lambda: protobuf.with_resource_version(write.body, version)
-            )
-            content = _body_of(await self._dry(write, sent))
+            content = entry.after or {}
         return replace(write, kind=JSON, body=encode_json(content))
 
     async def _object_of_copy(self, write: Write, body: bytes) -> Json:
@@ -330,7 +355,7 @@ class DryRunWrites:
             content["metadata"]["namespace"] = write.info.namespace
         return content
 
-    async def _edited(self, write: Write, edit: Callable[[], bytes]) -> bytes:
+    async def _edited(self, write: Write, edit: Callable[[], _T]) -> _T:
         try:
             return await self._decoded(write, edit)
         except ValueError as error:
@@ -346,8 +371,8 @@ class DryRunWrites:
         except NotFound:
             return None
         except ApiError as error:
-            what = f"cannot read {info.object_path}, so its change cannot be shown: {error}"
-            raise StatusError(403, what) from error
+            what = f"cannot read {info.object_path}, so its change cannot be shown"
+            raise error_of_request(error, what) from error
 
     async def _dry(
         self, write: Write, body: bytes, *, method: str = "", kind: str = "", path: str = ""

@@ -140,6 +140,8 @@ class RunRecorder:
         if stats is None:
             # Events of the last task may be missing, and it may have no_log.
             self._hide_since(self._last_end)
+        if outcome is not None and outcome.started is not None:
+            self.started, now = outcome.started, outcome.finished or now
         self._end = {
             "outcome": name,
             "finished": timestamp(now),

@@ -27,14 +27,16 @@ from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Watch
 from operator_runner.core.settings import Address, ExecutorName, Settings
 from operator_runner.telemetry import logs
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     DurationType,
-    NameType,
+    KindOrNameType,
     cluster_options,
     diff_output_option,
 )
 from operator_runner.tools.resources.output import OutputFormat, print_coloured, print_data
 from operator_runner.tools.resources.resource_name import ResourceName
+from operator_runner.tools.resources.targets import check_selection
 
 if TYPE_CHECKING:
     from operator_runner.reconcile.preview import Preview
@@ -50,15 +52,29 @@ _DEPLOYED_DIFFERENT = 10
 class _DiffOptions:
     """The resources to preview, and the format."""
 
-    name: ResourceName | None
+    wanted: str
+    all_namespaces: bool
     namespace: str | None
     timeout: timedelta
     output: OutputFormat
 
 
 @click.command()
-@click.argument("name", metavar="[KIND/NAME]", required=False, type=NameType())
-@click.option("--all", "all_", is_flag=True, help="Preview all resources that the watches select.")
+@click.argument(
+    "wanted", metavar="[KIND/NAME | KIND]", default="", required=False, type=KindOrNameType()
+)
+@click.option(
+    "--all",
+    "all_",
+    is_flag=True,
+    help="All resources of the watches, or of KIND, in the namespace.",
+)
+@click.option(
+    "-A",
+    "--all-namespaces",
+    is_flag=True,
+    help="All resources of the watches, or of KIND, in all namespaces or those of WATCH_NAMESPACE.",
+)
 @click.option(
     "--project",
     default=".",
@@ -77,7 +93,7 @@ class _DiffOptions:
     "--executor",
     type=click.Choice(["warm", "cold"]),
     default=None,
-    help="Way of running plays.  [default: warm with --all, else cold]",
+    help="Way of running plays.  [default: cold for one resource, else warm]",
 )
 @click.option(
     "--timeout",
@@ -91,15 +107,16 @@ class _DiffOptions:
 @cluster_options
 def diff(
     *,
-    name: ResourceName | None,
+    wanted: str,
     project: Path,
     deployed: str | None,
     executor: ExecutorName | None,
     timeout: timedelta,
     output: OutputFormat,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     all_: bool,
+    all_namespaces: bool,
     status_of_differences: int,
     **lookup: Any,
 ) -> None:
@@ -108,19 +125,21 @@ def diff(
     The role runs, and each of its writes is a dry run, also by kubectl and helm. Nothing is
     written. Exit status: 0 without differences, 1 with differences, 2 after an error.
     """
-    if (name is None) == (not all_):
-        raise click.UsageError("name one resource as KIND/NAME, or add --all")
+    if wanted:
+        check_selection(wanted, all_=all_, all_namespaces=all_namespaces)
+    elif not (all_ or all_namespaces):
+        raise click.UsageError("name one resource as KIND/NAME, or add --all or --all-namespaces")
     if deployed is not None:
         _run_deployed(deployed, kubeconfig)
     logs.configure(None, "error")
-    kubeconfig = None if kubeconfig is None else kubeconfig.absolute()
+    kubeconfig = kubeconfig.absolute()
     os.chdir(project)
-    options = _DiffOptions(name, namespace, timeout, output)
+    options = _DiffOptions(wanted, all_namespaces, namespace, timeout, output)
     try:
         with tempfile.TemporaryDirectory(prefix="operator-runner-diff-") as work_dir:
-            kind: ExecutorName = executor or ("warm" if all_ else "cold")
-            settings, watches = _settings(kubeconfig, Path(work_dir), kind, lookup)
-            status = asyncio.run(_diff(settings, watches, options))
+            kind: ExecutorName = executor or ("cold" if "/" in wanted else "warm")
+            settings, watches = _settings(Path(work_dir), kind, lookup)
+            status = asyncio.run(_diff(settings, watches, kubeconfig, options))
     except (ApiError, ConfigError, OSError) as error:
         _fail(error)
     except KeyboardInterrupt:
@@ -142,7 +161,7 @@ def _run_flags(**_options: Any) -> None:
 
 
 def _settings(
-    kubeconfig: Path | None, work_dir: Path, executor: ExecutorName, lookup: dict[str, Any]
+    work_dir: Path, executor: ExecutorName, lookup: dict[str, Any]
 ) -> tuple[Settings, tuple[Watch, ...]]:
     """Return the settings of a project beside its operator. Raises ConfigError."""
     options = {**_run_flags.make_context("run", []).params, **lookup, "executor": executor}
@@ -156,13 +175,17 @@ def _settings(
     settings = settings_from(options, os.environ, loaded.watches)
     return replace(
         settings,
-        kubeconfig=kubeconfig or settings.kubeconfig,
         proxy=Address("127.0.0.1", 0),
         work_dir=work_dir / "runs",
     ), loaded.watches
 
 
-async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOptions) -> int:
+async def _diff(
+    settings: Settings,
+    watches: tuple[Watch, ...],
+    kubeconfig: Kubeconfig,
+    options: _DiffOptions,
+) -> int:
     """Print the differences as they are found; return the exit status."""
     # Imported here because it takes a second, and `--help` does not need it.
     from operator_runner.tools.diff.output import (  # noqa: PLC0415
@@ -175,7 +198,7 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOp
     from operator_runner.tools.diff.project import open_project  # noqa: PLC0415
 
     previews: list[Preview] = []
-    async with open_project(settings, watches) as project:
+    async with open_project(settings, watches, kubeconfig) as project:
         async for resource in _resources(project, options):
             found = await project.preview(resource, options.timeout)
             preview = with_relative_paths(found, Path.cwd())
@@ -188,7 +211,7 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOp
     if options.output is OutputFormat.TABLE:
         click.echo(summary(previews), err=True)
     else:
-        print_data([as_json(each) for each in previews], options.output)
+        print_data({"items": [as_json(each) for each in previews]}, options.output)
     if any(each.failure for each in previews):
         return _ERROR
     return _DIFFERENT if any(each.differences for each in previews) else 0
@@ -197,14 +220,15 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOp
 async def _resources(
     project: ProjectPreview, options: _DiffOptions
 ) -> AsyncIterator[WatchedResource]:
-    if options.name is not None:
-        yield await project.find(options.name, options.namespace)
+    if "/" in options.wanted:
+        yield await project.find(ResourceName.parse(options.wanted), options.namespace)
         return
-    async for resource in project.all(options.namespace):
+    everywhere = options.all_namespaces
+    async for resource in project.all(options.wanted, options.namespace, everywhere=everywhere):
         yield resource
 
 
-def _run_deployed(deployed: str, kubeconfig: Path | None) -> NoReturn:
+def _run_deployed(deployed: str, kubeconfig: Kubeconfig) -> NoReturn:
     """Run the same command in the operator's container, and exit with its status."""
     namespace, _, name = deployed.partition("/")
     if not namespace or not name:
@@ -215,12 +239,12 @@ def _run_deployed(deployed: str, kubeconfig: Path | None) -> NoReturn:
     passed: list[str] = []
     for word in given:
         option, equals, _ = word.partition("=")
-        if option in {"--deployed", "--kubeconfig", "--project"}:
+        if option in {"--deployed", "--kubeconfig", "--context", "--project"}:
             if not equals:
                 next(given, None)
         else:
             passed.append(word)
-    command = ["kubectl", *([f"--kubeconfig={kubeconfig}"] if kubeconfig else [])]
+    command = ["kubectl", *kubeconfig.flags()]
     command += ["exec", f"--namespace={namespace}", f"deployment/{name}", "--"]
     command += ["operator-runner", "diff", f"--status-of-differences={_DEPLOYED_DIFFERENT}"]
     try:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from operator_runner import __version__
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.app.ansible_setup import rundirs_of, variable_names_of
@@ -20,9 +19,10 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.paging import list_pages
-from operator_runner.kube.session import Connection, connect
+from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.preview import Preview, Previewer
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.resource_name import ResourceName
 
 
@@ -66,9 +66,7 @@ class ProjectPreview:
 
         `namespace` None is that of the kubeconfig.
         """
-        kinds: list[str] = []
         for watch in self._watches:
-            kinds.append(watch.gvk.kind)
             resource = await self._discovery.resource(watch.gvk)
             if not resource.is_called(name.kind):
                 continue
@@ -80,19 +78,24 @@ class ProjectPreview:
             if is_selected(body, watch) or body["metadata"].get("deletionTimestamp"):
                 return WatchedResource(body, watch)
             raise ConfigError(f"{ref} does not match selector or when of its watch")
-        listed = ", ".join(dict.fromkeys(kinds))
-        raise ConfigError(
-            f"{name.kind} is not a kind of {self._settings.watches_file}, which has {listed}"
-        )
+        raise self._unwatched(name.kind)
 
-    async def all(self, namespace: str | None) -> AsyncIterator[WatchedResource]:
-        """Yield all resources that the watches select.
+    async def all(
+        self, kind: str, namespace: str | None, *, everywhere: bool
+    ) -> AsyncIterator[WatchedResource]:
+        """Yield all resources that the watches select, or those of a kind unless it is empty.
 
-        `namespace` None means WATCH_NAMESPACE, or all namespaces without it.
+        `namespace` None is that of the kubeconfig. `everywhere` means the namespaces of
+        WATCH_NAMESPACE, or all without it. Raises ConfigError if no watch has the kind.
         """
-        for watch in self._watches:
-            resource = await self._discovery.resource(watch.gvk)
-            chosen = (namespace,) if namespace else self._settings.namespaces or ("",)
+        one = namespace or self._connection.namespace
+        chosen = self._settings.namespaces or ("",) if everywhere else (one,)
+        resources = [await self._discovery.resource(watch.gvk) for watch in self._watches]
+        if kind and not any(each.is_called(kind) for each in resources):
+            raise self._unwatched(kind)
+        for watch, resource in zip(self._watches, resources, strict=True):
+            if kind and not resource.is_called(kind):
+                continue
             for place in chosen if resource.namespaced else ("",):
                 async for page in list_pages(self._api, resource.path(place), outer_levels=2):
                     for item in page.get("items") or ():
@@ -101,6 +104,12 @@ class ProjectPreview:
                         if is_selected(body, watch):
                             yield WatchedResource(body, watch)
 
+    def _unwatched(self, kind: str) -> ConfigError:
+        listed = ", ".join(dict.fromkeys(watch.gvk.kind for watch in self._watches))
+        return ConfigError(
+            f"{kind} is not a kind of {self._settings.watches_file}, which has {listed}"
+        )
+
     async def preview(self, resource: WatchedResource, limit: timedelta) -> Preview:
         """Return what a run of the resource would change; `limit` is as in `Previewer`."""
         return await self._previewer.preview(resource.body, resource.watch, limit=limit)
@@ -108,14 +117,14 @@ class ProjectPreview:
 
 @asynccontextmanager
 async def open_project(
-    settings: Settings, watches: Sequence[Watch]
+    settings: Settings, watches: Sequence[Watch], kubeconfig: Kubeconfig
 ) -> AsyncIterator[ProjectPreview]:
     """Connect to the cluster and load Ansible. Raises ApiError and ConfigError.
 
     Work dir and proxy port of the settings must not be those of a running operator.
     """
     async with AsyncExitStack() as stack:
-        connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
+        connection = await kubeconfig.connect()
         stack.push_async_callback(connection.close)
         names = ReservedNamesLoader(settings.ansible, [watch.content.path for watch in watches])
         stack.push_async_callback(names.close)
@@ -134,7 +143,7 @@ async def open_project(
         )
         await proxy.start()
         stack.push_async_callback(proxy.stop)
-        executor = AnsibleExecutor(launcher, rundirs, settings.ansible, settings.kubeconfig)
+        executor = AnsibleExecutor(launcher, rundirs, settings.ansible)
         variables = variable_names_of(settings, names)
         previewer = Previewer(proxy, executor, variables, settings.ansible)
         yield ProjectPreview(settings, watches, connection, previewer)

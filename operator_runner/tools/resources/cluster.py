@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
-from operator_runner import __version__
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
-from operator_runner.kube.session import connect
 from operator_runner.tools.kind_names import find_kind, of_resources
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.resource_name import ResourceName
 
 _FIELD_MANAGER = "operator-runner-cli"
@@ -36,7 +34,7 @@ class NamedResource:
 
     def __str__(self) -> str:
         """`page.debug.example.com/home`, as kubectl writes it."""
-        return f"{kind_name(self.ref.gvk)}/{self.ref.name}"
+        return full_name(self.ref)
 
 
 class Deadline:
@@ -108,15 +106,18 @@ def kind_name(gvk: GVK) -> str:
     return f"{gvk.kind.lower()}.{gvk.group}" if gvk.group else gvk.kind.lower()
 
 
+def full_name(ref: ObjectRef) -> str:
+    """Return `page.debug.example.com/home`, as kubectl writes and reads it."""
+    return f"{kind_name(ref.gvk)}/{ref.name}"
+
+
 @asynccontextmanager
-async def open_cluster(
-    kubeconfig: Path | None, namespace: str | None
-) -> AsyncIterator[ClusterView]:
+async def open_cluster(kubeconfig: Kubeconfig, namespace: str | None) -> AsyncIterator[ClusterView]:
     """Connect to the cluster of a kubeconfig and discover its kinds.
 
     `namespace` None is that of the kubeconfig. Raises ApiError and ConfigError.
     """
-    connection = await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
+    connection = await kubeconfig.connect()
     try:
         api = Api(connection)
         served = await Discovery(api).served()

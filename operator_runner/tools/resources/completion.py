@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from operator_runner.core.errors import OperatorRunnerError
+from operator_runner.tools.kubeconfig import kubeconfig_of
 
 if TYPE_CHECKING:
     from operator_runner.tools.resources.cluster import ClusterView
@@ -103,11 +104,9 @@ def _run(
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
 
     async def run() -> list[_Item]:
-        kubeconfig = context.params.get("kubeconfig")
-        path = Path(kubeconfig) if kubeconfig else None
         async with (
             asyncio.timeout(_TIMEOUT_SECONDS),
-            open_cluster(path, context.params.get("namespace")) as cluster,
+            open_cluster(kubeconfig_of(context), context.params.get("namespace")) as cluster,
         ):
             return await read(cluster)
 

@@ -17,11 +17,12 @@ from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef, uid_of
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.ages import age
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
     complete,
-    output_option,
+    list_output_option,
     work_dir_option,
 )
 from operator_runner.tools.resources.output import (
@@ -49,14 +50,14 @@ _WHY_CHARACTERS = 70
 @click.argument("wanted", metavar="[KIND | KIND/NAME]...", nargs=-1, type=KindOrNameType())
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Resources of all namespaces.")
-@output_option
+@list_output_option
 @click.option("-w", "--watch", is_flag=True, help="List, then print each change until interrupted.")
 @work_dir_option
 def get(
     wanted: tuple[str, ...],
     *,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     output: OutputFormat,
     all_namespaces: bool,
     watch: bool,
@@ -84,7 +85,7 @@ class _Options:
     watch: bool
 
 
-async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options) -> None:
+async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options) -> None:
     # The API client is slow to import, and --help does not need it.
     from operator_runner.tools.operator_api.next_runs import read_queues  # noqa: PLC0415
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
@@ -99,7 +100,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
             read_queues(cluster.api, cluster.namespace, options.work_dir),
         )
         found = [with_queues(each, queues) for each in found]
-        if found and queues.reason and not output.is_data:
+        if found and queues.reason and output.is_table:
             click.echo(
                 f"Note: NEXT RUN lacks periods, retries and the queue: {printable(queues.reason)}",
                 err=True,
@@ -115,11 +116,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
         if output.is_data and not options.watch:
             print_data({"items": [each.as_json() for each in found]}, output)
             return
-        printer: _Printer = (
-            _Documents(output)
-            if output.is_data
-            else _Table(is_wide=output is OutputFormat.WIDE, all_namespaces=everywhere)
-        )
+        printer = _printer_of(output, all_namespaces=everywhere)
         if found:
             printer.print(found)
         elif not options.watch:
@@ -143,6 +140,25 @@ class _Printer(Protocol):
 
     def print(self, found: Sequence[Summary]) -> None:
         """Print them."""
+
+
+def _printer_of(output: OutputFormat, *, all_namespaces: bool) -> _Printer:
+    if output.is_data:
+        return _Documents(output)
+    if output is OutputFormat.NAME:
+        return _Names()
+    return _Table(is_wide=output is OutputFormat.WIDE, all_namespaces=all_namespaces)
+
+
+class _Names:
+    """A line for each summary: the name that kubectl takes too."""
+
+    def print(self, found: Sequence[Summary]) -> None:
+        """Print each of them."""
+        from operator_runner.tools.resources.cluster import full_name  # noqa: PLC0415
+
+        for each in found:
+            click.echo(full_name(each.ref))
 
 
 class _Documents:

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.tools.kubeconfig import kubeconfig_options
 from operator_runner.tools.resources.output import OutputFormat
 from operator_runner.tools.resources.resource_name import ResourceName
 
@@ -133,6 +134,9 @@ def _output_option(
 
 
 output_option = _output_option(OutputFormat.WIDE, OutputFormat.JSON, OutputFormat.YAML)
+list_output_option = _output_option(
+    OutputFormat.WIDE, OutputFormat.NAME, OutputFormat.JSON, OutputFormat.YAML
+)
 data_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML)
 diff_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML, default="a diff")
 
@@ -145,14 +149,6 @@ work_dir_option = click.option(
 )
 
 
-kubeconfig_option = click.option(
-    "--kubeconfig",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
-)
-
-
 def namespace_option(text: str) -> Callable[[_Function], _Function]:
     """Return the option `--namespace` with this help."""
     return click.option(
@@ -161,13 +157,9 @@ def namespace_option(text: str) -> Callable[[_Function], _Function]:
 
 
 def cluster_options(function: _Function) -> _Function:
-    """Add `--namespace` and `--kubeconfig`."""
-    for option in (
-        kubeconfig_option,
-        namespace_option("Namespace.  [default: that of the kubeconfig]"),
-    ):
-        function = option(function)
-    return function
+    """Add `--namespace`, `--kubeconfig` and `--context`."""
+    function = kubeconfig_options(function)
+    return namespace_option("Namespace.  [default: that of the kubeconfig]")(function)
 
 
 def complete(work: Coroutine[Any, Any, _Result]) -> _Result:

@@ -41,11 +41,17 @@ class OutputFormat(StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+    NAME = "name"
 
     @property
     def is_data(self) -> bool:
-        """Whether it is for programs."""
+        """Whether it has all fields, for programs."""
         return self in {OutputFormat.JSON, OutputFormat.YAML}
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is for people."""
+        return self in {OutputFormat.TABLE, OutputFormat.WIDE}
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,6 +11,7 @@ import click
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.telemetry.printable import printable
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
@@ -55,28 +55,33 @@ def target_options(function: _Function) -> _Function:
     return function
 
 
+def check_selection(text: str, *, all_: bool, all_namespaces: bool) -> None:
+    """Raise click.UsageError for KIND/NAME with an option for many, or KIND without one."""
+    kind, slash, _ = text.partition("/")
+    if slash and all_namespaces:
+        raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
+    if slash and all_:
+        raise click.UsageError(f"KIND/NAME excludes --all; omit the name: {kind} --all")
+    if not slash and not (all_ or all_namespaces):
+        raise click.UsageError(
+            f"{kind} is a kind: write {kind}/NAME, or --all for all of its resources"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Targets:
     """The resources of a command line: named ones, or all of kinds."""
 
     wanted: Sequence[str]
     namespace: str | None
-    kubeconfig: Path | None
+    kubeconfig: Kubeconfig
     all_: bool = False
     all_namespaces: bool = False
 
     def __post_init__(self) -> None:
         """Check the combination. Raises click.UsageError."""
         for text in self.wanted:
-            kind, slash, _ = text.partition("/")
-            if slash and self.all_namespaces:
-                raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
-            if slash and self.all_:
-                raise click.UsageError(f"KIND/NAME excludes --all; omit the name: {kind} --all")
-            if not slash and not self.are_all:
-                raise click.UsageError(
-                    f"{kind} is a kind: write {kind}/NAME, or --all for all of its resources"
-                )
+            check_selection(text, all_=self.all_, all_namespaces=self.all_namespaces)
 
     @property
     def are_all(self) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -15,11 +14,12 @@ from operator_runner.core.errors import Forbidden, NotFound, Unavailable
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.tools.ages import age
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     NameType,
     cluster_options,
     complete,
-    output_option,
+    list_output_option,
 )
 from operator_runner.tools.resources.output import (
     OutputFormat,
@@ -49,7 +49,7 @@ _NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
 @click.option(
     "-A", "--all-namespaces", is_flag=True, help="Also search other namespaces and cluster-wide."
 )
-@output_option
+@list_output_option
 @click.option(
     "-w", "--watch", is_flag=True, help="Print the tree again after each change until interrupted."
 )
@@ -57,7 +57,7 @@ def tree(
     *,
     name: ResourceName,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     all_namespaces: bool,
     output: OutputFormat,
     watch: bool,
@@ -72,7 +72,7 @@ def tree(
 async def _tree(
     name: ResourceName,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     output: OutputFormat,
     *,
     all_: bool,
@@ -118,7 +118,7 @@ async def _watch(
         if (data := _data(root, readiness)) == shown:
             continue
         shown = data
-        if not output.is_data:
+        if output.is_table:
             click.echo()
         _print(root, readiness, output)
 
@@ -126,6 +126,12 @@ async def _watch(
 def _print(root: TreeNode, readiness: Mapping[ObjectRef, str], output: OutputFormat) -> None:
     if output.is_data:
         print_document(_data(root, readiness), output)
+        return
+    if output is OutputFormat.NAME:
+        from operator_runner.tools.resources.cluster import full_name  # noqa: PLC0415
+
+        for node in root.all:
+            click.echo(full_name(node.ref))
         return
     is_wide = output is OutputFormat.WIDE
     header = (*_HEADER, "NAMESPACE", "API VERSION") if is_wide else _HEADER

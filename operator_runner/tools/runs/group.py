@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
 from operator_runner.tools.resources.options import (
     IdOrNameType,
     KindOrNameType,
     cluster_options,
     complete,
-    kubeconfig_option,
+    list_output_option,
     namespace_option,
     output_option,
     work_dir_option,
@@ -52,7 +53,7 @@ def runs() -> None:
 @click.argument("wanted", metavar="[KIND | KIND/NAME]", required=False, type=KindOrNameType())
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Runs of all namespaces.")
-@output_option
+@list_output_option
 @click.option("-w", "--watch", is_flag=True, help="List, then print each change until interrupted.")
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
@@ -62,7 +63,7 @@ def list_runs(
     wanted: str | None,
     *,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     output: OutputFormat,
     limit: int,
     work_dir: Path | None,
@@ -97,7 +98,7 @@ def show(
     what: str | ResourceName,
     *,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     output: OutputFormat,
     html: Path | None,
     work_dir: Path | None,
@@ -120,7 +121,7 @@ def show(
 def logs(
     what: str | ResourceName,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     work_dir: Path | None,
     *,
     follow: bool,
@@ -140,7 +141,7 @@ def logs(
     help="File to write: one static page.",
 )
 @namespace_option("Runs of one namespace.  [default: all namespaces]")
-@kubeconfig_option
+@kubeconfig_options
 @click.option(
     "--limit", default=500, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
 )
@@ -156,7 +157,7 @@ def write_report(
     *,
     html: Path,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     limit: int,
     work_dirs: tuple[Path, ...],
 ) -> None:

@@ -16,6 +16,7 @@ from operator_runner.kube.events import RUN_ANNOTATION
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import matches, object_json
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
@@ -44,7 +45,7 @@ class Listing:
     limit: int
     output: OutputFormat
 
-    async def run(self, kubeconfig: Path | None, work_dir: Path | None, *, watch: bool) -> int:
+    async def run(self, kubeconfig: Kubeconfig, work_dir: Path | None, *, watch: bool) -> int:
         """Print the runs; return the exit status. Raises ApiError and ConfigError."""
         async with (
             open_cluster(kubeconfig, self.namespace) as cluster,
@@ -88,6 +89,10 @@ class Listing:
                     print_document(each, self.output)
             else:
                 print_data({"items": list(found)}, self.output)
+            return []
+        if self.output is OutputFormat.NAME:
+            for each in reversed(found) if watch else found:
+                click.echo(str(each["id"]))
             return []
         header = WIDE_HEADER if self.output is OutputFormat.WIDE else HEADER
         if not found:
@@ -175,4 +180,5 @@ def run_of(event: Json) -> Json | None:
         "causes": [{"trigger": line.why}] if line.why else [],
         "message": line.note,
     }
-    return run if line.seconds is None else {**run, "seconds": line.seconds}
+    more = {"seconds": line.seconds, "operator": line.replica or None}
+    return run | {name: value for name, value in more.items() if value is not None}

@@ -26,6 +26,7 @@ from operator_runner.kube.paging import list_pages
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.record import SKIPPED, matches
 from operator_runner.tools.kind_names import find_kind, of_kinds
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
 from operator_runner.tools.operator_api.next_runs import skipped_runs
 from operator_runner.tools.resources.cluster import open_cluster
@@ -33,10 +34,11 @@ from operator_runner.tools.run_lines import History, RunLine, is_valid_event, li
 from operator_runner.tools.runs.display import causes
 
 _POLL_SECONDS = 1.0
+_CURRENT = Kubeconfig()
 
 
 async def follow_files(
-    work_dir: Path, type_: str, namespace: str | None, name: str, kubeconfig: Path | None = None
+    work_dir: Path, type_: str, namespace: str | None, name: str, kubeconfig: Kubeconfig
 ) -> AsyncGenerator[History]:
     """Yield what `from_files` returns, now and again each second without end."""
     while True:
@@ -45,7 +47,11 @@ async def follow_files(
 
 
 def from_files(
-    work_dir: Path, type_: str, namespace: str | None, name: str, kubeconfig: Path | None = None
+    work_dir: Path,
+    type_: str,
+    namespace: str | None,
+    name: str,
+    kubeconfig: Kubeconfig = _CURRENT,
 ) -> History:
     """Return the runs of a resource that an operator with this work dir has recorded.
 
@@ -95,7 +101,7 @@ def _local_rerun(refs: Iterable[ObjectRef], lines: Sequence[RunLine]) -> Rerun |
         return None
 
 
-def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK], kubeconfig: Path | None) -> GVK:
+def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK], kubeconfig: Kubeconfig) -> GVK:
     try:
         return find_kind(type_, of_kinds(gvks))
     except ConfigError as error:
@@ -106,7 +112,7 @@ def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK], kubeconfig: Path
             raise ConfigError(f"{error} (kinds with runs in {work_dir}: {kinds})") from None
 
 
-async def _served_kind(kubeconfig: Path | None, type_: str) -> GVK:
+async def _served_kind(kubeconfig: Kubeconfig, type_: str) -> GVK:
     async with open_cluster(kubeconfig, None) as cluster:
         return cluster.resource(type_).gvk
 
@@ -118,7 +124,7 @@ def _line_of_run(run: PastRun) -> RunLine:
 
 
 async def follow_events(
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     type_: str,
     namespace: str | None,
     name: str,

@@ -14,6 +14,7 @@ from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import matches
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators
 from operator_runner.tools.resources.output import EXIT_UNANSWERED
 from operator_runner.tools.runs.html_report import report_of_runs
@@ -25,7 +26,7 @@ _MAX_OUTPUT_CHARACTERS = 64 * 1024
 
 
 async def report_operators(
-    html: Path, kubeconfig: Path | None, namespace: str | None, limit: int
+    html: Path, kubeconfig: Kubeconfig, namespace: str | None, limit: int
 ) -> int:
     """Write the report of runs that operators keep; return the exit status. Raises ApiError."""
     async with open_operators(kubeconfig, namespace, None) as (_, operators):

@@ -14,6 +14,7 @@ from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import SKIPPED
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
@@ -42,7 +43,7 @@ _MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 
 async def show_run(
     what: str | ResourceName,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     namespace: str | None,
     work_dir: Path | None,
     *,
@@ -73,7 +74,7 @@ async def show_run(
 
 async def print_output(
     what: str | ResourceName,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     namespace: str | None,
     work_dir: Path | None,
     *,
@@ -94,7 +95,7 @@ async def print_output(
 
 @asynccontextmanager
 async def open_operators(
-    kubeconfig: Path | None, namespace: str | None, work_dir: Path | None
+    kubeconfig: Kubeconfig, namespace: str | None, work_dir: Path | None
 ) -> AsyncIterator[tuple[ClusterView, Operators]]:
     """Connect to the cluster, and find its operators, or that of a work dir. Raises ApiError."""
     async with (

@@ -11,6 +11,7 @@ import click
 
 from operator_runner.core.model import ObjectRef
 from operator_runner.telemetry.printable import printable
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
@@ -46,7 +47,7 @@ def why(
     *,
     wanted: str,
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     all_namespaces: bool,
     output: OutputFormat,
     watch: bool,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
-from operator_runner import __version__
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import GVK
+from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
 
 _INTERRUPTED = 128 + signal.SIGINT
 
@@ -27,15 +27,10 @@ _INTERRUPTED = 128 + signal.SIGINT
     type=click.Path(path_type=Path),
     help="Watches whose kinds are migrated if no CRD is named.",
 )
-@click.option(
-    "--kubeconfig",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
-)
+@kubeconfig_options
 @click.option("--dry-run", is_flag=True, help="Send each write with dryRun=All.")
 def migrate_storage(
-    crds: tuple[str, ...], watches_file: Path, kubeconfig: Path | None, dry_run: bool
+    crds: tuple[str, ...], watches_file: Path, kubeconfig: Kubeconfig, dry_run: bool
 ) -> None:
     """Rewrite all objects of CRDs in their storage version.
 
@@ -60,20 +55,19 @@ def _watched(file: Path) -> Sequence[GVK]:
 
 
 async def _migrate(
-    names: Sequence[str], gvks: Sequence[GVK], kubeconfig: Path | None, *, dry_run: bool
+    names: Sequence[str], gvks: Sequence[GVK], kubeconfig: Kubeconfig, *, dry_run: bool
 ) -> int:
     # The API client is slow to import, and other commands do not need it.
     from rich.console import Console  # noqa: PLC0415
 
     from operator_runner.kube.api import Api  # noqa: PLC0415
     from operator_runner.kube.discovery import Discovery  # noqa: PLC0415
-    from operator_runner.kube.session import connect  # noqa: PLC0415
     from operator_runner.tools.storage_migration.display import Display  # noqa: PLC0415
     from operator_runner.tools.storage_migration.migrate import Migration, MigrationResult  # noqa: PLC0415
 
     display = Display(Console(), dry_run=dry_run)
     stop = _stop_on_signals(display.stopping)
-    connection = await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
+    connection = await kubeconfig.connect()
     try:
         api = Api(connection)
         migration = Migration(api, display, stop.is_set, dry_run=dry_run)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import cluster_options, complete
 
 _PAGE = (
@@ -39,7 +40,7 @@ _PAGE = (
 )
 def ui(
     namespace: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     port: int,
     work_dir: Path | None,
     *,
@@ -60,7 +61,7 @@ def ui(
 
 
 async def _serve(
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     namespace: str | None,
     work_dir: Path | None,
     port: int,

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from operator_runner import __version__
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef
+from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
 from operator_runner.tools.undeploy.deletion_summary import (
     Definition,
     deletion_lines,
@@ -35,12 +35,7 @@ _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
     default="",
     help="Command that renders PATH if it has a kustomization.  [default: kubectl kustomize]",
 )
-@click.option(
-    "--kubeconfig",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
-)
+@kubeconfig_options
 @click.option(
     "--timeout",
     "timeout_seconds",
@@ -49,7 +44,7 @@ _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
     type=click.FloatRange(min=1),
     help="Seconds to wait for the deletion of Pods and resources.",
 )
-def undeploy(path: Path, kustomize: str, kubeconfig: Path | None, **options: Any) -> None:
+def undeploy(path: Path, kustomize: str, kubeconfig: Kubeconfig, **options: Any) -> None:
     """Delete the objects in the manifests of PATH, except CRDs.
 
     A namespace is deleted if it contains nothing else.
@@ -67,7 +62,7 @@ def undeploy(path: Path, kustomize: str, kubeconfig: Path | None, **options: Any
 
 async def _undeploy(
     plan: RemovalPlan,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     *,
     with_crds: bool,
     yes: bool,
@@ -76,11 +71,10 @@ async def _undeploy(
     # The API client is slow to import, and --help does not need it.
     from operator_runner.kube.api import Api  # noqa: PLC0415
     from operator_runner.kube.discovery import Discovery  # noqa: PLC0415
-    from operator_runner.kube.session import connect  # noqa: PLC0415
     from operator_runner.tools.undeploy.inventory import Inventory  # noqa: PLC0415
     from operator_runner.tools.undeploy.removal import Removal  # noqa: PLC0415
 
-    connection = await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
+    connection = await kubeconfig.connect()
     try:
         api = Api(connection)
         discovery = Discovery(api)

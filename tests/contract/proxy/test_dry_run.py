@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
+from aiohttp import hdrs
 
+from operator_runner.core.bounds import MAX_DEPTH, height
 from operator_runner.core.model import Json
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.devcluster import Cluster
+from operator_runner.proxy.bodies import PROTOBUF
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey
 from operator_runner.proxy.dry_run.sending import MAX_RESPONSE_BYTES
 from operator_runner.proxy.server import Proxy
@@ -121,6 +125,34 @@ async def test_a_changed_object_stays_as_it_is_and_later_writes_build_on_the_cha
 
 
 _JSON_PATCH = '--patch=[{"op":"replace","path":"/spec/replicas","value":2}]'
+
+
+@pytest.mark.parametrize("name", ["web", "new"])
+async def test_subresources_are_written_in_protobuf(
+    dry: Run, dry_run: DryRun, kubectl: Kubectl, name: str
+) -> None:
+    """As typed Go clients write them, of an object that the run has changed or created."""
+    kubectl.apply({**_deployment(), "spec": {**_deployment()["spec"], "replicas": 3}})
+    path = f"/apis/apps/v1/namespaces/{kubectl.namespace}/deployments"
+    async with client(dry) as http:
+        bodies = {}
+        for subresource in ("scale", "status"):
+            url = f"{path}/web/{subresource}"
+            async with http.get(url, headers={hdrs.ACCEPT: PROTOBUF}) as response:
+                bodies[subresource] = await response.read()
+        await dry.send("apply", {**_deployment("nginx:2"), "metadata": {"name": name}})
+        await dry.kubectl("scale", f"deployment/{name}", "--replicas=1")
+        for subresource, body in bodies.items():
+            url = f"{path}/{name}/{subresource}"
+            headers = {hdrs.CONTENT_TYPE: PROTOBUF}
+            async with http.put(url, data=body, headers=headers) as response:
+                assert response.status == 200, await response.text()
+    after = _one(dry_run).after
+    assert after is not None
+    assert (after["metadata"]["name"], after["spec"]["replicas"]) == (name, 3)
+    live = kubectl.get("deployment", "web")
+    assert live is not None
+    assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:1"
 
 
 async def test_a_deletion_and_a_second_creation_are_shown_as_a_change(
@@ -277,6 +309,32 @@ async def test_a_response_that_cannot_be_used_is_a_502(
     async with client(await upstream(serve, dry_run=dry_run)) as http, http.get(path) as found:
         assert found.status == 502
         assert problem in (await found.json())["message"]
+
+
+async def test_a_deep_object_in_a_list_harms_no_other(upstream: Upstream, dry_run: DryRun) -> None:
+    """As in a run that writes: its values that are nested too deep are empty, with a warning."""
+    deep = b'{"a":' * 9_000 + b"1" + b"}" * 9_000
+    hostile = b'{"metadata":{"name":"hostile","namespace":"team"},"spec":' + deep + b"}"
+    other = config_map("other", "team", a="1")
+    body = (
+        b'{"kind":"ConfigMapList","items":[' + hostile + b"," + json.dumps(other).encode() + b"]}"
+    )
+    path = "/api/v1/namespaces/team/configmaps"
+    dry_run.record(ObjectKey("", "configmaps", "team", "a"), None, config_map("a", "team"))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
+        writer.write(answer(body, "Content-Type: application/json", "Connection: close"))
+        await writer.drain()
+        await reader.read()
+
+    run = await upstream(serve, dry_run=dry_run)
+    with structlog.testing.capture_logs() as lines:
+        async with client(run) as http, http.get(path) as found:
+            assert found.status == 200
+            shown, kept, written = (await found.json())["items"]
+    assert (shown["metadata"]["name"], height(shown)) == ("hostile", MAX_DEPTH + 1)
+    assert (kept, written["metadata"]["name"]) == (other, "a")
+    assert [line["objects"] for line in lines if line["log_level"] == "warning"] == ["team/hostile"]
 
 
 async def test_a_redirect_is_not_followed(upstream: Upstream, dry_run: DryRun) -> None:

@@ -97,6 +97,18 @@ async def test_an_encoded_slash_hides_no_object(start: Start, kubectl: Kubectl) 
     assert "data" not in await run.get("configmap", "theirs")
 
 
+async def test_a_name_that_is_encoded_twice_is_invalid(start: Start, kubectl: Kubectl) -> None:
+    """The API server decodes it once, so the run gets its answer, not a failure of the proxy."""
+    kubectl("create", "configmap", "theirs")
+    path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/%2574heirs"
+    async with client(start(REFUSE)) as http:
+        for method, kind in (("PUT", ""), ("PATCH", MERGE), ("PATCH", APPLY), ("DELETE", "")):
+            body = None if method == "DELETE" else config_map("theirs", a="1")
+            status, answer = await sent(http, method, path, body, kind)
+            assert (status, answer["reason"]) == (400, "BadRequest"), method
+            assert "may not contain" in answer["message"]
+
+
 async def test_what_the_api_server_reads_differently_is_rejected(
     start: Start, kubectl: Kubectl
 ) -> None:

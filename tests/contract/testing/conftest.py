@@ -9,12 +9,20 @@ import pytest
 from operator_runner.testing import (
     crd_files,
     namespace,
+    operator_environment,
     operator_flags,
     operator_process,
     reconcile,
 )
 
-__all__ = ["crd_files", "namespace", "operator_flags", "operator_process", "reconcile"]
+__all__ = [
+    "crd_files",
+    "namespace",
+    "operator_environment",
+    "operator_flags",
+    "operator_process",
+    "reconcile",
+]
 
 
 @pytest.fixture(scope="session")

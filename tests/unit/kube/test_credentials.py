@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.kube.credentials import load
+from operator_runner.kube.credentials import contexts, load
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,24 @@ async def test_places_are_tried_in_kubectls_order(
 
     found = await load(_write(nowhere / "flag", _config("http://flag")))
     assert (found.server, await found.header()) == ("http://flag", "Bearer t")
+
+
+async def test_a_context_selects_server_user_and_namespace(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in kubectl, also in a Pod, whose service account has no contexts."""
+    config = _config("http://first")
+    config["clusters"].append({"name": "d", "cluster": {"server": "http://second"}})
+    config["contexts"].append(
+        {"name": "y", "context": {"cluster": "d", "user": "u", "namespace": "n"}}
+    )
+    _write(nowhere / ".kube" / "config", config)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    found = await load(None, "y")
+    assert (found.server, found.namespace) == ("http://second", "n")
+    assert contexts(None) == ["x", "y"]
+    with pytest.raises(ConfigError, match="no context z, but x, y"):
+        await load(None, "z")
 
 
 async def test_the_proxy_is_the_kubeconfigs_or_the_environments(

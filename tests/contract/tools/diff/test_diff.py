@@ -138,7 +138,7 @@ def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
     )
     done = diff("--all", f"--project={PROJECT}", "--output=json")
     assert done.returncode == 1, done.stderr
-    (preview,) = json.loads(done.stdout)
+    (preview,) = json.loads(done.stdout)["items"]
     assert preview["error"] is None
     objects: dict[str, Any] = {each["name"]: each for each in preview["objects"]}
     assert {name: each["change"] for name, each in objects.items()} == {
@@ -167,6 +167,10 @@ def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
     kubectl("label", "configmap", "mixed", "role-")
     none = diff("--all", f"--project={PROJECT}")
     assert (none.returncode, none.stdout) == (0, ""), none.stderr
+    of_kind = diff("configmaps", "--all-namespaces", f"--project={PROJECT}")
+    assert (of_kind.returncode, of_kind.stdout) == (0, ""), of_kind.stderr
+    unwatched = diff("secrets", "--all", f"--project={PROJECT}")
+    assert (unwatched.returncode, "which has ConfigMap" in unwatched.stderr) == (2, True)
     missing = diff("ConfigMap/none", f"--project={PROJECT}")
     assert missing.returncode == 2
     assert "does not exist" in missing.stderr
@@ -202,7 +206,7 @@ def test_releases_of_helm_and_scripts_write_nothing(
     )
     diff.add_to_path(helm.program().parent, Path(sys.executable).parent)
     done = diff("--all", f"--project={tmp_path}", "--output=json")
-    (preview,) = json.loads(done.stdout)
+    (preview,) = json.loads(done.stdout)["items"]
     assert (preview["error"], done.returncode) == (None, 1), done.stderr
     objects = {each["name"]: each for each in preview["objects"]}
     created = {

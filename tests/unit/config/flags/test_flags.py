@@ -498,6 +498,7 @@ def test_run_once_uses_neither_ports_nor_the_lease() -> None:
     made = settings("--once=pages/home", "-n", "web", "--leader-elect", "--leader-election-id=x")
     assert (made.once, made.once_namespace) == (("pages", "home"), "web")
     assert (made.metrics, made.probes, made.proxy.port) == (None, None, 0)
+    assert made.user_metrics == Address("127.0.0.1", 0)
     assert not made.leader_election.enabled
 
 

@@ -1,0 +1,3 @@
+"""The tests of the role use the fixture `reconcile` of operator-runner."""
+
+pytest_plugins = ["operator_runner.testing"]
