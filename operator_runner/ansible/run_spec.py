@@ -16,9 +16,9 @@ from operator_runner.core.settings import AnsibleSettings
 COLLECTIONS = Path(__file__).parent.parent / "collections"
 """The collection operator_sdk.util."""
 LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
-METRIC_ADDRESS = "OSDK_METRIC_ADDRESS"
-"""URL to which osdk_metric sends metrics."""
 """Variable for conditions of any type."""
+METRIC_ADDRESS = "OSDK_METRIC_ADDRESS"
+"""Variable for the URL to which `osdk_metric` sends metrics."""
 
 
 def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> Json:
