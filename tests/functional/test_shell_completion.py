@@ -96,7 +96,7 @@ def test_the_shell_completes_what_is_typed(
         ("get ech", {"echoes", "echoes/page"}),
         ("get echoes/p", {"echoes/page"}),
         ("tree ech", {"echoes/page"}),
-        ("runs --output=", {"wide", "json", "yaml"}),
+        ("runs --output=", {"wide", "name", "json", "yaml"}),
         ("get --kubeconfig=", set()),
     ],
 )

@@ -49,8 +49,7 @@ _WITH_A_WORKER = {"pause"}
 def install() -> None:
     """Run tasks in this process, without workers, if the results are the same."""
     wrap("ansible.executor.process.worker:WorkerProcess.start", _start_or_run)
-    # Most workers are never started, and need no queue.
-    wrap("ansible.executor.process.worker:WorkerQueue", functools.partial)
+    wrap("ansible.executor.process.worker:WorkerQueue.__init__", _open_later)
     replace(
         "ansible.utils.display:Display._final_q",
         property(lambda _: _display_queue.queue, _display_queue.set),
@@ -67,8 +66,13 @@ def _start_or_run(start: Callable[..., None], worker: Any) -> None:
     if _needs_no_worker(worker):
         _run(worker)
     else:
-        worker.worker_queue = worker.worker_queue()
+        worker.worker_queue.open()
         start(worker)
+
+
+def _open_later(original: Callable[..., None], queue: Any, *args: Any, **kwargs: Any) -> None:
+    """Open no queue yet: most workers are never started, and need none."""
+    queue.open = functools.partial(original, queue, *args, **kwargs)
 
 
 def _parent_process(original: Callable[[], Any]) -> Any:

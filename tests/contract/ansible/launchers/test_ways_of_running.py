@@ -161,6 +161,20 @@ def test_environment_reaches_modules_of_its_scope_only(both: Both) -> None:
     assert record.result("Kubeconfig")["stdout"] == "the token"
 
 
+def test_a_pause_ends(both: Both) -> None:
+    """It asks through its worker, and nobody answers."""
+    plays = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Wait
+      pause: {seconds: 1}
+"""
+    record = both(Project(files={"site.yml": plays}))
+    assert "rc" in record.result("Wait")
+    assert record.outcome.successful
+
+
 def test_the_configured_interpreter_runs_the_module(both: Both) -> None:
     """Another ansible_python_interpreter is the one that runs the module."""
     tasks = """
