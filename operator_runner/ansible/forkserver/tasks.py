@@ -50,7 +50,7 @@ def install() -> None:
     """Run tasks in this process, without workers, if the results are the same."""
     wrap("ansible.executor.process.worker:WorkerProcess.start", _start_or_run)
     # Most workers are never started, and need no queue.
-    wrap("ansible.executor.process.worker:WorkerQueue", functools.partial)
+    wrap("ansible.executor.process.worker:WorkerQueue.__init__", _open_later)
     replace(
         "ansible.utils.display:Display._final_q",
         property(lambda _: _display_queue.queue, _display_queue.set),
@@ -63,11 +63,15 @@ def install_results_without_queue() -> None:
     wrap("ansible.plugins.strategy:StrategyBase.__init__", _init_strategy)
 
 
+def _open_later(init: Callable[..., None], queue: Any, *args: Any, **kwargs: Any) -> None:
+    queue.open = functools.partial(init, queue, *args, **kwargs)
+
+
 def _start_or_run(start: Callable[..., None], worker: Any) -> None:
     if _needs_no_worker(worker):
         _run(worker)
     else:
-        worker.worker_queue = worker.worker_queue()
+        worker.worker_queue.open()
         start(worker)
 
 

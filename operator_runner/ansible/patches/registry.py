@@ -355,7 +355,10 @@ PATCHES: tuple[Patch, ...] = (
         install=f"{_FORKSERVER}.tasks:install",
         replaces=(
             *_symbols("ansible.executor.process.worker:WorkerProcess", start="(self)"),
-            *_symbols("ansible.executor.process.worker", WorkerQueue="(maxsize=0, *, ctx)"),
+            *_symbols(
+                "ansible.executor.process.worker:WorkerQueue",
+                __init__="(self, maxsize=0, *, ctx)",
+            ),
             *_symbols("ansible.utils.display:Display", _final_q=ABSENT),
             *_symbols("ansible.utils.multiprocessing:context", parent_process="()"),
         ),
