@@ -50,7 +50,7 @@ def test_rescued_failures_do_not_fail_the_play(both: Both) -> None:
 
 @pytest.mark.as_job
 def test_loops_return_a_result_for_each_item(both: Both) -> None:
-    """Items, labels, indexes, results of a loop; retries until a condition holds."""
+    """Items, labels, indexes, results of a loop; retries until a condition holds; a pause."""
     tasks = """
 - name: Items
   command: echo {{ item }}
@@ -88,6 +88,9 @@ def test_loops_return_a_result_for_each_item(both: Both) -> None:
   retries: 2
   delay: 0
   ignore_errors: true
+- name: With a process of its own
+  pause: {seconds: 1}
+  no_log: true
 - name: Sum
   debug: {msg: '{{ items.results | map(attribute="stdout") | join }}'}
 """
