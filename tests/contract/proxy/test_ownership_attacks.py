@@ -207,8 +207,13 @@ async def test_typed_bodies_keep_owners(run: Run, kubectl: Kubectl) -> None:
     """A PUT in protobuf, as typed Go clients send it, adopts nothing and keeps the owners."""
     await run.kubectl("create", "configmap", "mine")
     kubectl("create", "configmap", "theirs")
+    kubectl("create", "configmap", "of-theirs")
+    uid = (await run.get("configmap", "theirs"))["metadata"]["uid"]
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": uid}
+    kubectl.merge("configmap", "of-theirs", {"metadata": {"ownerReferences": [theirs]}})
+    cases = (("mine", ["owner"]), ("theirs", []), ("of-theirs", ["theirs"]))
     async with client(run) as http:
-        for name, expected in (("mine", ["owner"]), ("theirs", [])):
+        for name, expected in cases:
             path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/{name}"
             async with http.get(path, headers={"Accept": PROTOBUF}) as response:
                 body = await response.read()
