@@ -55,6 +55,8 @@ _MAX_CONTROLLERS = 5
 _MAX_NAMES = 3
 """Foreign objects that the error of a refused deletion names."""
 _METHOD_NOT_ALLOWED = 405
+_INVALID_REQUEST = frozenset({400, 414, 422})
+"""The path of the run's own request is at fault, for example an invalid name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +429,8 @@ def _failed(error: ApiError, what: str) -> StatusError:
         return StatusError(403, f"{what}: {error}; grant the operator this permission")
     if isinstance(error, Unavailable):
         return StatusError(503, f"{what}: {error}", retry_after=1)
+    if error.status in _INVALID_REQUEST:
+        return StatusError(400, f"{what}: {error}")
     return StatusError(502, f"{what}: {error}")
 
 
