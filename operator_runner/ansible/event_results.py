@@ -19,6 +19,8 @@ _TEXT_BYTES = (64 * 1024, 8 * 1024, 1024)
 """Maximum lengths of texts, tried in this order."""
 _ITEMS = 100
 """Items of a list or map that are kept if shortening texts is not enough."""
+_STATS = "artifact_data"
+"""Key of an event at the end of a play."""
 _MAX_OUTPUT_BYTES = 4 * 1024**2
 """Output of one event. At -v and above Ansible prints whole results, such as a list of all objects
 of a kind, and the operator decodes each event in its event loop."""
@@ -36,8 +38,14 @@ def limit_of(environ: Mapping[str, str]) -> int:
 
 
 def bounded(event: dict[str, Any], limit: int) -> dict[str, Any]:
-    """Return an event with a result of about `limit` characters and 4 MiB of output at most."""
+    """Return an event with a result of about `limit` characters and 4 MiB of output at most.
+
+    The data of `set_stats`, which nothing reads, has the limit of a result.
+    """
     event = with_bounded_result(event, limit)
+    data = event.get("event_data") or {}
+    if len(str(data.get(_STATS, ""))) > limit:
+        event = {**event, "event_data": {**data, _STATS: shortened(data[_STATS], limit)}}
     output = event.get("stdout") or ""
     short = truncated(output, _MAX_OUTPUT_BYTES)
     return event if short is output else {**event, "stdout": short}

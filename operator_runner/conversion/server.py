@@ -26,14 +26,16 @@ _MAX_REQUEST_BYTES = 1 << 30
 _REQUEST_SHARE, _REVIEW_SHARE = 8, 2
 """Divisors of the memory: for the body of a request, of which two are received at once, and for the
 one review that is decoded. Clients are not authenticated, so more would end the operator."""
+_MAX_REVIEW_MEMORY = 1 << 30
+"""Some 100,000 objects. Decoding holds the interpreter's lock, for seconds if it is more."""
 _PART_BYTES = 100
 """Memory of a decoded value, on average. Short values take most for their size."""
 _INLINE_BYTES = 64 * 1024
 """Larger requests are converted in a thread, outside the event loop."""
 
 _TOO_LARGE = (
-    "the review is too large for the memory of the operator ({} bytes): raise the memory limit of"
-    " its container, or request the objects in pages\n"
+    "the review is too large ({} bytes): raise the memory limit of the operator's container, or"
+    " request the objects in pages\n"
 )
 
 _log = structlog.get_logger(__name__)
@@ -55,11 +57,12 @@ async def serve_conversions(
     `memory` is what the operator may use, in bytes; None: what the machine or container has.
     """
     available = HostResources().memory() if memory is None else memory
+    largest = min(_MAX_REVIEW_MEMORY, available // _REVIEW_SHARE)
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="conversions")
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.read()
-        if memory_for(body) > available // _REVIEW_SHARE:
+        if memory_for(body) > largest:
             return web.Response(status=413, text=_TOO_LARGE.format(len(body)))
         try:
             if len(body) <= _INLINE_BYTES:

@@ -67,7 +67,8 @@ def view(body: bytes) -> Json:
         "metadata": {
             **{_TEXTS[number]: text for number, text in texts.items() if text},
             "annotations": {e.get(1, b"").decode(): e.get(2, b"").decode() for e in entries},
-            "ownerReferences": [_reference(one) for one in owners],
+            # An empty list is not sent: as in JSON without the field, the object keeps its owners.
+            **({"ownerReferences": [_reference(one) for one in owners]} if owners else {}),
         },
     }
 

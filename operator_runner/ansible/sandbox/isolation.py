@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from operator_runner.ansible.sandbox import capabilities, landlock, mounts
+from operator_runner.ansible.sandbox import capabilities, landlock, limits, mounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Isolation:
     """
     signals: bool = False
     """The operator and other runs cannot be sent signals, by Landlock."""
+    limits: bool = False
+    """Resource limits of the operator and of other runs cannot be changed, by seccomp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class Sandbox:
             landlock.restrict(allowed, self.readable)
         elif not self.isolation.signals:
             landlock.restrict(["/"])  # signal scopes deny access to other processes as well
+        if self.isolation.limits:
+            limits.keep_to_own()
         capabilities.drop()
 
 

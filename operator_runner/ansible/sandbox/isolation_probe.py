@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.ansible.sandbox import capabilities, landlock, mounts
+from operator_runner.ansible.sandbox import capabilities, landlock, limits, mounts
 from operator_runner.ansible.sandbox.isolation import Isolation, all_except, writable_ancestor
 
 
@@ -38,6 +38,8 @@ class _Errors:
     """Landlock path rules."""
     scoping: str | None
     """Landlock signal scopes."""
+    limiting: str | None
+    """The seccomp filter for resource limits."""
 
 
 def probe_isolation(work_dir: Path, credentials: Sequence[Path] = ()) -> ProbeResult:
@@ -55,6 +57,7 @@ def probe_isolation(work_dir: Path, credentials: Sequence[Path] = ()) -> ProbeRe
         paths=errors.mounting is not None and path_error is None,
         processes=True,
         signals=errors.scoping is None,
+        limits=errors.limiting is None,
     )
     exposed = {} if isolation.mounts else _exposed_credentials(credentials)
     secrets = tuple(str(path) for path in credentials if path not in exposed)
@@ -106,6 +109,8 @@ def _faults(errors: _Errors, path_error: str | None, exposed: Mapping[Path, str]
             )
     if errors.scoping is not None:
         yield f"runs can send signals to the operator and to each other ({errors.scoping})"
+    if errors.limiting is not None:
+        yield f"runs can change resource limits of the operator ({errors.limiting})"
 
 
 def signals_scoped() -> bool:
@@ -127,15 +132,17 @@ def _probe() -> _Errors:
         return _Errors(*json.loads(tried.stdout))
     except ValueError:
         reason = (tried.stderr.strip().splitlines() or [f"status {tried.returncode}"])[-1]
-        return _Errors(reason, reason, reason)
+        return _Errors(reason, reason, reason, reason)
 
 
 def _main() -> None:
     # In this order, because path rules deny mounting.
     scoping = _error(lambda: landlock.scope_signals(paths_follow=False))
     mounting = _error(_hide_and_join)
-    restricting = _error(lambda: landlock.restrict(["/"])) or _error(capabilities.drop)
-    print(json.dumps([mounting, restricting, scoping]))  # noqa: T201 (read by _probe)
+    restricting = _error(lambda: landlock.restrict(["/"]))
+    limiting = _error(limits.keep_to_own)  # needs a capability that is dropped next
+    restricting = restricting or _error(capabilities.drop)
+    print(json.dumps([mounting, restricting, scoping, limiting]))  # noqa: T201 (read by _probe)
 
 
 def _hide_and_join() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -338,7 +339,7 @@ def test_without_privileges_rules_for_paths_and_scopes_do_the_same() -> None:
         work.mkdir()
         secrets = tuple(map(str, _with_credentials(site)))
         Path(folder).chmod(0o755)
-        isolation = Isolation(paths=True, processes=True, signals=True)
+        isolation = Isolation(paths=True, processes=True, signals=True, limits=True)
         sandbox = Sandbox(isolation, str(work), (), (), secrets)
 
         def find_readable_without_root() -> list[str]:
@@ -353,6 +354,8 @@ def test_without_privileges_rules_for_paths_and_scopes_do_the_same() -> None:
             assert len(_texts(PUBLIC, site)) == len(PUBLIC)
             with pytest.raises(PermissionError):
                 os.kill(outside.pid, signal.SIGKILL)
+            with pytest.raises(PermissionError):
+                resource.prlimit(outside.pid, resource.RLIMIT_CPU, (1, 1))
             return _texts(CREDENTIALS.values(), site)
 
         with subprocess.Popen(["sleep", "600"], user=NOBODY) as outside:
@@ -399,7 +402,7 @@ ATTACK = """
   failed_when: "'killed' in behind.stdout | default('') or 'secret' in behind.stdout | default('')"
 """
 ATTACKING = """#!/usr/bin/python
-import ctypes, os, signal
+import ctypes, os, resource, signal
 from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(
     {
@@ -409,6 +412,7 @@ module = AnsibleModule(
     }
 )
 libc = ctypes.CDLL(None, use_errno=True)
+limit = resource.RLIMIT_CPU
 done = []
 for target in module.params["targets"]:
     for name, attack in {
@@ -419,6 +423,7 @@ for target in module.params["targets"]:
         "memory": lambda: open(f"/proc/{target}/mem", "r+b"),
         "environment": lambda: open(f"/proc/{target}/environ").read(),
         "root": lambda: os.listdir(f"/proc/{target}/root"),
+        "limits": lambda: resource.prlimit(target, limit, resource.prlimit(target, limit)),
     }.items():
         try:
             attack()
@@ -434,7 +439,8 @@ for path in module.params["files"]:
             done.append(f"read {path}")
     except OSError:
         pass
-# Its own processes it may end.
+# Its own limits it may change, and its own processes end.
+resource.setrlimit(limit, resource.getrlimit(limit))
 child = os.fork()
 if not child:
     signal.pause()
@@ -492,6 +498,8 @@ async def test_a_run_attacks_neither_the_operator_nor_another_run(
     tmp_path: Path, name: ExecutorName
 ) -> None:
     """It reads no credentials, and its signals reach itself alone: from modules, shells, the play.
+
+    Nor does it change limits of others, such as that of CPU time, which ends a process.
 
     The operator is this process here; the others are the fork server, another run and a witness.
     """

@@ -89,11 +89,14 @@ async def test_an_encoded_slash_hides_no_object(start: Start, kubectl: Kubectl) 
     run = start(REFUSE)
     kubectl("create", "configmap", "theirs")
     path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps%2Ftheirs"
+    twice = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/%2574heirs"
     async with client(run) as http:
         for method, kind in (("PUT", ""), ("PATCH", MERGE), ("PATCH", APPLY), ("DELETE", "")):
             body = None if method == "DELETE" else config_map("theirs", a="1")
             status, answer = await sent(http, method, path, body, kind)
             assert (status, answer["reason"]) == (403, "Forbidden"), method
+            status, answer = await sent(http, method, twice, body, kind)
+            assert (status, "may not contain '%'" in answer["message"]) == (400, True), method
     assert "data" not in await run.get("configmap", "theirs")
 
 
@@ -219,8 +222,13 @@ async def test_typed_bodies_keep_owners(run: Run, kubectl: Kubectl) -> None:
     """A PUT in protobuf, as typed Go clients send it, adopts nothing and keeps the owners."""
     await run.kubectl("create", "configmap", "mine")
     kubectl("create", "configmap", "theirs")
+    kubectl("create", "configmap", "of-theirs")
+    uid = (await run.get("configmap", "theirs"))["metadata"]["uid"]
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": uid}
+    kubectl.merge("configmap", "of-theirs", {"metadata": {"ownerReferences": [theirs]}})
+    cases: dict[str, list[str]] = {"mine": ["owner"], "theirs": [], "of-theirs": ["theirs"]}
     async with client(run) as http:
-        for name, expected in (("mine", ["owner"]), ("theirs", [])):
+        for name, expected in cases.items():
             path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/{name}"
             async with http.get(path, headers={"Accept": PROTOBUF}) as response:
                 body = await response.read()

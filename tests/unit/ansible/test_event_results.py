@@ -64,6 +64,16 @@ def test_output_of_many_megabytes_is_cut() -> None:
     assert cut["stdout"].endswith(f" of {len(printed) * 30} characters]")
 
 
+def test_data_of_set_stats_is_cut_and_counts_are_kept() -> None:
+    """The event of the end of a play is decoded as fast as others."""
+    data = {"ok": {"localhost": 3}, "artifact_data": {"much": "x" * HUGE}}
+    event = {"event": "playbook_on_stats", "event_data": data}
+    cut = bounded(event, 100_000)["event_data"]
+    assert cut["ok"] == {"localhost": 3}
+    assert len(str(cut["artifact_data"])) <= 100_000
+    assert bounded(event, HUGE * 2) is event
+
+
 def test_the_limit_is_that_of_ansible_runner() -> None:
     """MAX_EVENT_RES of the operator's environment counts; a text that is not a number does not."""
     assert limit_of({"MAX_EVENT_RES": "1000"}) == 1000

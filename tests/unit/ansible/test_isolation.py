@@ -16,24 +16,42 @@ NO_LANDLOCK = "landlock_restrict_self: Operation not permitted"
 
 
 NO_SCOPES = "scopes of signals take Linux 6.12"
-ALL = Isolation(mounts=True, processes=True, signals=True)
+NO_BOTH = (NO_LANDLOCK, NO_LANDLOCK)
+NO_FILTER = "no filter for riscv64"
+ALL = Isolation(mounts=True, processes=True, signals=True, limits=True)
 
 
 @pytest.mark.parametrize(
     ("errors", "settled", "expected", "words"),
     [
-        ((None, None, None), False, ALL, []),
-        ((None, None, NO_SCOPES), False, replace(ALL, signals=False), ["signals", NO_SCOPES]),
-        ((NO_MOUNTS, None, None), True, replace(ALL, mounts=False, paths=True), []),
-        ((NO_MOUNTS, None, None), False, replace(ALL, mounts=False), ["--work-dir", "/above"]),
-        ((None, NO_LANDLOCK, NO_LANDLOCK), True, Isolation(), [NO_LANDLOCK, "allowPrivilegeEsc"]),
-        ((NO_MOUNTS, NO_LANDLOCK, NO_LANDLOCK), False, Isolation(), [NO_LANDLOCK, "Linux 5.19"]),
+        ((None, None, None, None), False, ALL, []),
+        ((None, None, NO_SCOPES, None), False, replace(ALL, signals=False), ["signals", NO_SCOPES]),
+        ((None, None, None, NO_FILTER), False, replace(ALL, limits=False), ["limits", NO_FILTER]),
+        ((NO_MOUNTS, None, None, None), True, replace(ALL, mounts=False, paths=True), []),
+        (
+            (NO_MOUNTS, None, None, None),
+            False,
+            replace(ALL, mounts=False),
+            ["--work-dir", "/above"],
+        ),
+        (
+            (None, *NO_BOTH, None),
+            True,
+            Isolation(),
+            [NO_LANDLOCK, "allowPrivilegeEsc"],
+        ),
+        (
+            (NO_MOUNTS, *NO_BOTH, None),
+            False,
+            Isolation(),
+            [NO_LANDLOCK, "Linux 5.19"],
+        ),
     ],
-    ids=["root", "old kernel", "image", "work dir in /tmp", "no landlock", "nothing"],
+    ids=["root", "old kernel", "no filter", "image", "work dir in /tmp", "no landlock", "nothing"],
 )
 def test_the_strongest_available_isolation_is_used(
     monkeypatch: pytest.MonkeyPatch,
-    errors: tuple[str | None, str | None, str | None],
+    errors: tuple[str | None, str | None, str | None, str | None],
     settled: bool,
     expected: Isolation,
     words: list[str],
@@ -52,16 +70,16 @@ def test_the_strongest_available_isolation_is_used(
 
 def test_a_directory_that_cannot_be_listed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory above the work dir that cannot be listed is reported, and runs still run."""
-    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None))
+    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None, None))
     monkeypatch.setattr(isolation_probe, "writable_ancestor", lambda _: None)
     found = probe_isolation(Path("/missing/work"))
-    assert found.isolation == Isolation(processes=True, signals=True)
+    assert found.isolation == Isolation(processes=True, signals=True, limits=True)
     assert "/missing" in str(found.fault)
 
 
 def test_exposed_credentials_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without mounts, a file in a directory that runs may write to cannot be closed to them."""
-    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None))
+    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None, None))
     open_one, closed, missing = (tmp_path / name for name in ("open", "closed", "missing/key"))
     for path in (open_one, closed):
         path.touch()
@@ -72,7 +90,7 @@ def test_exposed_credentials_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert found.fault is not None
     assert f"runs can read {open_one}" in found.fault
     assert str(closed) not in found.fault
-    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(None, None, None))
+    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(None, None, None, None))
     with_mounts = probe_isolation(tmp_path / "work", [open_one])
     assert with_mounts.secrets == (str(open_one),)
     assert with_mounts.fault is None

@@ -131,6 +131,13 @@ def test_metadata_is_read_from_protobuf() -> None:
     ]
 
 
+def test_protobuf_without_owners_is_a_body_without_the_field() -> None:
+    """An object keeps its owners without the field, and an empty list is not sent."""
+    assert "ownerReferences" not in protobuf.view(CREATED)["metadata"]
+    bare = protobuf.add(READ, MetadataPatch(references=()))
+    assert "ownerReferences" not in protobuf.view(bare)["metadata"]
+
+
 @pytest.mark.parametrize(("body", "owners"), [(CREATED, []), (READ, [OWNER_OF_READ])])
 def test_owner_and_annotation_are_added_to_protobuf(body: bytes, owners: list[str]) -> None:
     """Reference and annotation can be read back, and everything else stays as it was."""
@@ -139,7 +146,8 @@ def test_owner_and_annotation_are_added_to_protobuf(body: bytes, owners: list[st
     uids = [reference["uid"] for reference in after["metadata"].pop("ownerReferences")]
     assert uids == [*owners, "uid-1"]
     assert after["metadata"].pop("annotations") == {"mine": "yes"}
-    del before["metadata"]["ownerReferences"], before["metadata"]["annotations"]
+    before["metadata"].pop("ownerReferences", None)
+    del before["metadata"]["annotations"]
     assert after == before
     assert changed.endswith(body[-12:])
 
