@@ -25,11 +25,11 @@ _MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
 class InvalidResponse(Unavailable):
-    """An answer that no operator gives: other Pods may have its label."""
+    """A response that is not that of an operator: other Pods may have its label."""
 
     def __init__(self, name: str, reason: str) -> None:
         """`name` is that of the client; `reason` is what is wrong."""
-        super().__init__(f"no valid answer from {name}: {reason}")
+        super().__init__(f"invalid response from {name}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
