@@ -163,7 +163,7 @@ def _masked_outcome(outcome: RunOutcome, masks: Masks) -> RunOutcome:
         TaskFailure(failure.task, masks.text(failure.message), masks.text(failure.path))
         for failure in outcome.failures
     )
-    return replace(outcome, finished=None, failures=failures)
+    return replace(outcome, started=None, finished=None, failures=failures)
 
 
 def _artifact(path: Path, masks: Masks) -> str:
