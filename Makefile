@@ -163,7 +163,7 @@ functional: $(INSTALLED) ## Run functional tests: the whole operator on a real A
 	@$(BIN)/pytest tests/functional $(THREE) $(ARGS)
 
 .PHONY: first-day
-first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each named within 5 s
+first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each reported within 5 s
 	$(TITLE) "A role author's first day"
 	@$(BIN)/pytest tests/functional/test_first_day.py -p no:randomly --capture=no --answer-seconds=5 $(ARGS)
 
@@ -173,7 +173,7 @@ e2e: $(INSTALLED) ## Run end-to-end tests: the nginx operator on a local cluster
 	@$(BIN)/pytest tests/e2e $(THREE) $(ARGS)
 
 .PHONY: slow
-slow: $(INSTALLED) ## Run the slow tests of all tiers, which test leaves out: all comparisons with cold runs, and kills
+slow: $(INSTALLED) ## Run the tests with the mark slow, which `test` omits: all comparisons with cold runs, and kills
 	$(TITLE) "Slow tests"
 	@$(BIN)/pytest tests -m slow --slow $(TWO) $(ARGS)
 
@@ -263,7 +263,7 @@ bench-etcd: $(INSTALLED) ## Inject faults into the etcd example for ten minutes;
 	@$(BIN)/python -m bench.etcd $(ARGS)
 
 .PHONY: scale
-scale: $(INSTALLED) ## Measure and fail replicas that share resources; ARGS='--minutes 5 --seed 1'
+scale: $(INSTALLED) ## Measure replicas that share resources, also under faults; ARGS='--minutes 5 --seed 1'
 	@$(BIN)/python -m bench.scale $(ARGS)
 
 .PHONY: dashboard-picture

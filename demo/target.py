@@ -20,7 +20,7 @@ _RUNNER = str(Path(sys.executable).with_name("operator-runner"))
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the demo runs. `kubeconfig` None: wherever kubectl looks by itself.
+    """The cluster of the demo. With `kubeconfig` None, kubectl uses its own default.
 
     `image` is what nginx runs from; None leaves it to the environment and the role's default.
     """

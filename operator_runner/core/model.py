@@ -166,7 +166,7 @@ class Finalizer:
 
 @dataclass(frozen=True, slots=True)
 class Deselection:
-    """What runs once when selector and `when` no longer match a resource that has been run.
+    """A run, once, when selector and `when` no longer match a resource that has been run.
 
     `annotation` marks resources that have been run. Without `content` the watch's own content
     runs, with `vars`.
@@ -189,7 +189,7 @@ class Ownership(enum.Enum):
 
 
 class Drift(enum.Enum):
-    """What happens to objects that differ from what an unchanged resource asks for.
+    """Policy for objects that differ from the desired state of an unchanged resource.
 
     ENFORCE: the role writes them. WARN: they are reported. IGNORE: nothing runs.
     """
@@ -215,7 +215,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When resources run by the clock, as JMESPath expressions over a resource.
+    """The schedule of a watch, as JMESPath expressions over a resource.
 
     Literals of the file are JMESPath literals here. `cron` gives a cron schedule or nothing,
     `time_zone` the name of a zone, `starting_deadline` seconds or a Go duration, and `suspend`
@@ -251,7 +251,7 @@ class DeclaredCondition:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredStatus:
-    """What is written to the status at the end of each run.
+    """The part of the status that is written at the end of each run.
 
     Expressions are JMESPath over `resource`, `dependents`, `schedule` and `result`. `fields` has
     them by top-level field. `uses_dependents` is whether one of them may read `dependents`.
@@ -313,7 +313,7 @@ FieldPath: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How another version of a kind converts into that of its watch, the hub, and back.
+    """Conversion of another version of a kind into that of its watch, the hub, and back.
 
     `to_hub` has the fields that only the hub has, `from_hub` those that only `version` has: by
     path, as JMESPath over the object that is converted. None marks a field without a

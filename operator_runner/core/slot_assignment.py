@@ -52,7 +52,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """What a member has reported: uid and epoch of the assignment that it has observed.
+    """Report of a member: uid and epoch of the assignment that it has observed.
 
     A slot is `held` as long as a run of one of its resources may write. A member that is `leaving`
     takes no more slots, even if more are assigned to it.

@@ -14,7 +14,7 @@ LAST_FIELD, NEXT_FIELD = "lastScheduleTime", "nextScheduleTime"
 
 @dataclass(frozen=True, slots=True)
 class TickRecord:
-    """What a resource shows about its ticks.
+    """Ticks in the status of a resource.
 
     `last` is the last tick that a run has handled, `announced` the one that was next when its
     status was written.

@@ -1,8 +1,8 @@
 """Run a local Kubernetes cluster, for the demo, for tests and for development.
 
 It consists of etcd, API server, controller manager, scheduler, CoreDNS, a provisioner of volumes,
-and one node with kubelet, kube-proxy, containerd and runc. Of this package
-only `cli`, `tools` and `testing` import it.
+and one to four nodes with kubelet, kube-proxy, containerd and runc. Of the other packages only
+`tools` and `testing` import it, and `cli` for its commands.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class ShardLeases:
         """Whether all Leases have been listed."""
         self.assignment: Assignment | None = None
         self.handed_over: dict[str, BackoffState] = {}
-        """What members have written about resources of slots that they have released, by uid.
+        """States of resources of released slots, as members have written them, by uid.
 
         It outlives the Lease of a member that has left. `Sharding` removes what is taken over.
         """

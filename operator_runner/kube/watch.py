@@ -75,7 +75,7 @@ class MetadataEvent:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What is kept of each object beside its metadata: the result of `function`.
+    """Extract of each object, kept beside its metadata: the result of `function`.
 
     With `whole` the function gets the whole object, else only apiVersion, kind and metadata.
     """

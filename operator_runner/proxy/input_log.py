@@ -20,6 +20,7 @@ from operator_runner.core.run_inputs import (
 )
 from operator_runner.kube.api import is_watch
 from operator_runner.kube.decoding import DecodingError, decode_json
+from operator_runner.kube.paging import continue_token
 from operator_runner.proxy.request_info import RequestInfo
 
 _SELECTORS = ("labelSelector", "fieldSelector")
@@ -120,7 +121,7 @@ class InputLog:
         items = body.get("items")
         found = [_metadata(item) for item in items] if isinstance(items, list) else [None]
         metadata = [each for each in found if each is not None and each.get("resourceVersion")]
-        if len(metadata) != len(found) or (body.get("metadata") or {}).get("continue"):
+        if len(metadata) != len(found) or continue_token(body):
             self._note(f"list of {info.resource} is incomplete")
             return
         selectors = urlencode([(key, query[key]) for key in _SELECTORS if query.get(key)])

@@ -169,7 +169,7 @@ class JobServer:
         """Close the server and its connections; another call does nothing.
 
         Call it before the runs of Jobs that are left to the next operator end. Their Pods cannot
-        connect any more then, and wait for it. An answer would end them.
+        connect any more then, and wait for it. A response would end them.
         """
         if self._stopped:
             return

@@ -89,7 +89,7 @@ class WriteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How to send an admitted write.
+    """The decision on an admitted write: how to send it.
 
     `edit` returns the body to send; None sends it unchanged. `query` is added to the query.
     `seen` has uid and, where it is a precondition, resourceVersion of the live object, both empty

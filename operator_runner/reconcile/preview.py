@@ -47,7 +47,7 @@ class DryRunAccess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a run of a resource would change.
+    """Changes that a run of a resource would make.
 
     `unpreviewed` are tasks and requests whose effects are unknown. `failure` is why the dry run
     failed, so that the differences may be incomplete; empty if it succeeded.

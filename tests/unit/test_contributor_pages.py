@@ -38,3 +38,20 @@ def test_the_modules_that_a_page_names_exist(page: str) -> None:
         if not (package / path).exists() and path.rstrip("/") not in inside
     ]
     assert missing == []
+
+
+def test_the_python_files_that_decisions_name_exist() -> None:
+    """A decision names a file by the end of its path; a renamed file is renamed there too."""
+    folders = ("operator_runner", "tests", "bench", "release")
+    files = [f"/{path}" for name in folders for path in (REPOSITORY / name).rglob("*.py")]
+    pages = sorted((REPOSITORY / "docs" / "adr").glob("*.md"))
+    named = {
+        (page.name, path)
+        for page in pages
+        for path in _FILE.findall(page.read_text())
+        if path.endswith(".py")
+    }
+    assert len(named) > 50
+    assert [
+        each for each in sorted(named) if not any(f.endswith(f"/{each[1]}") for f in files)
+    ] == []

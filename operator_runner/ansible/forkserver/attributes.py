@@ -26,7 +26,7 @@ _ATOMS = {str, int, bool, type(None), type}
 """Types of values of which a copy is the value itself; `Sentinel` is a class."""
 
 
-class _Names(dict[str, str]):
+class _AttributeNames(dict[str, str]):
     """The attribute with the value of a keyword."""
 
     def __missing__(self, name: str) -> str:
@@ -46,7 +46,7 @@ class _Methods(dict[tuple[type, str], bool]):
         return self[key]
 
 
-_names = _Names()
+_names = _AttributeNames()
 _getters = _Methods("_get_attr_")
 _validators = _Methods("_post_validate_")
 _inheriting = _Methods("_get_parent_attribute")

@@ -145,7 +145,7 @@ class _Results:
 
 _results = _Results()
 _kept: ContextVar[list[Any]] = ContextVar("kept")
-"""What a copy shares with its original."""
+"""Objects that a copy shares with its original."""
 
 
 def _fetch(index: int) -> Any:

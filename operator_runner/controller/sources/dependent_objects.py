@@ -29,7 +29,7 @@ _PARTS = ("spec", "status")
 
 @dataclass(frozen=True, slots=True)
 class ObjectExtract:
-    """What is kept of a whole object beside its metadata and health.
+    """Extract of a whole object, kept beside its metadata and health.
 
     `values` are those of chosen fields as text, by expression. `content` is the object as
     compressed JSON, empty if it is not wanted.

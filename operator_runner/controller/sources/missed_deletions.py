@@ -9,10 +9,10 @@ objects see `dependents.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
 
-from operator_runner.core.model import GVK, ObjectRef, uid_of
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.discovery import ApiResource
+from operator_runner.kube.paging import continue_token
 
 
 class MissedDeletions:
@@ -40,7 +40,7 @@ class MissedDeletions:
         self._listed: dict[str, set[str]] = {}
         """Uids on the pages so far, by the path of a list whose last page is to come."""
 
-    def on_page(self, path: str, query: Mapping[str, str], content: Mapping[str, Any]) -> None:
+    def on_page(self, path: str, query: Mapping[str, str], content: Json) -> None:
         """Process one page of a list: the request's path and query, and the decoded response."""
         if path not in self._kinds:
             return
@@ -49,7 +49,7 @@ class MissedDeletions:
         uids = self._listed.setdefault(path, set())
         # Aggregated APIs may leave out any of these.
         uids |= {uid_of(item) for item in content.get("items") or ()}
-        if not (content.get("metadata") or {}).get("continue"):
+        if not continue_token(content):
             self._compare(path, self._listed.pop(path))
 
     def _compare(self, path: str, uids: Collection[str]) -> None:

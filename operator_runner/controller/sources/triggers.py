@@ -47,7 +47,7 @@ _ANYWHERE = ""
 
 
 class Expressions(Protocol):
-    """Evaluates the expressions of triggers; see `config.watches.triggering`."""
+    """Evaluates the expressions of triggers; see `config.watches.trigger_targets`."""
 
     def targets_of(self, body: Json, trigger: ObjectTrigger) -> TriggerTargets | None:
         """Return what an object is about. Raises ExpressionError."""

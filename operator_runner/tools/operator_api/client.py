@@ -24,12 +24,12 @@ _MAX_BODY_BYTES = 32 * 1024 * 1024
 """Limit of a document: 500 summaries, or all about one run, are smaller."""
 
 
-class InvalidAnswer(Unavailable):
-    """An answer that no operator gives: other Pods may have its label."""
+class InvalidResponse(Unavailable):
+    """A response that is not that of an operator: other Pods may have its label."""
 
     def __init__(self, name: str, reason: str) -> None:
         """`name` is that of the client; `reason` is what is wrong."""
-        super().__init__(f"no valid answer from {name}: {reason}")
+        super().__init__(f"invalid response from {name}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class OperatorClient:
         except TimeoutError as error:
             raise Unavailable(f"{self.name}: no answer within {_TIMEOUT_SECONDS:g} s") from error
         except (ValueError, RecursionError) as error:
-            raise InvalidAnswer(self.name, "not JSON") from error
+            raise InvalidResponse(self.name, "not JSON") from error
         if not isinstance(document, dict):
-            raise InvalidAnswer(self.name, "not an object")
+            raise InvalidResponse(self.name, "not an object")
         return document
 
     async def text(self, path: str, params: Mapping[str, str]) -> AsyncIterator[str]:
@@ -93,12 +93,12 @@ class OperatorClient:
         return kind(printable(f"{self.name}: {text} (HTTP {answer.status})"), answer.status)
 
     async def _read(self, answer: aiohttp.ClientResponse, limit: int) -> bytes:
-        """Return the body. Raises InvalidAnswer if it is larger than `limit`."""
+        """Return the body. Raises InvalidResponse if it is larger than `limit`."""
         body = bytearray()
         async for chunk in answer.content.iter_any():
             body += chunk
             if len(body) > limit:
-                raise InvalidAnswer(self.name, f"larger than {limit} bytes")
+                raise InvalidResponse(self.name, f"larger than {limit} bytes")
         return bytes(body)
 
 

@@ -18,7 +18,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.paging import list_pages
 from operator_runner.telemetry.runs import access
 from operator_runner.telemetry.runs.access import AUDIENCE, TOKEN_HEADER
-from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient, base_of
+from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient, base_of
 from operator_runner.tools.operator_api.pods import LABEL, PodAddress, address_of, holders_first
 
 _TOKEN_SECONDS = 600
@@ -65,7 +65,7 @@ class Operators:
         try:
             items = (await client.get(path, params)).get("items")
             if not isinstance(items, list):
-                raise InvalidAnswer(client.name, "not a list")
+                raise InvalidResponse(client.name, "not a list")
             return [checked(client, each, check) for each in items]
         except ApiError as error:
             self.drop(client, error)
@@ -74,18 +74,18 @@ class Operators:
     def drop(self, client: OperatorClient, error: ApiError) -> None:
         """Remove an operator that does not answer."""
         self.faults.append(str(error))
-        if isinstance(error, InvalidAnswer):
+        if isinstance(error, InvalidResponse):
             self.invalid.append(str(error))
         if client in self.clients:
             self.clients.remove(client)
 
 
 def checked(client: OperatorClient, document: Any, check: Callable[[Any], Json]) -> Json:
-    """Return a document with the operator that sent it. Raises InvalidAnswer if `check` fails."""
+    """Return a document with the operator that sent it. Raises InvalidResponse if `check` fails."""
     try:
         return {**check(document), "operator": client.name}
     except ValueError as error:
-        raise InvalidAnswer(client.name, str(error)) from error
+        raise InvalidResponse(client.name, str(error)) from error
 
 
 @asynccontextmanager

@@ -27,7 +27,7 @@ _CONCURRENCY = 8
 
 @dataclass(slots=True)
 class ResourceSelection:
-    """What `get` shows: kinds as a whole, or single resources of a kind.
+    """Selection of `get`: kinds as a whole, or single resources of a kind.
 
     `namespace` None means all.
     """

@@ -31,7 +31,7 @@ _SAME_TIME = timedelta(seconds=2)
 
 
 class SummaryState(StrEnum):
-    """What an operator does with a resource, as the resource shows it: the column STATE."""
+    """State of a resource according to its status and annotations: the column STATE."""
 
     UNHANDLED = "Unhandled"
     RUNNING = "Running"

@@ -135,7 +135,7 @@ def newest(found: Sequence[Json]) -> list[Json]:
 
 
 def warn_invalid(operators: Operators) -> None:
-    """Print which operators gave no valid answer, each once."""
+    """Print which operators sent invalid responses, each once."""
     for fault in operators.invalid:
         click.echo(f"Warning: {printable(fault)}", err=True)
     operators.invalid.clear()

@@ -15,7 +15,7 @@ from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import SKIPPED
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient
+from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.output import (
@@ -148,7 +148,7 @@ async def find_run(operators: Operators, run_id: str) -> tuple[Json, OperatorCli
             return await read_run(client, run_id), client
         except NotFound:
             continue
-        except InvalidAnswer as error:
+        except InvalidResponse as error:
             operators.drop(client, error)
             warn_invalid(operators)
     raise NotFound(
@@ -161,7 +161,7 @@ async def read_run(client: OperatorClient, run_id: str) -> Json:
     """Return a run of an operator. Raises NotFound and other ApiErrors."""
     run = checked(client, await client.get(f"/runs/{run_id}"), check_run)
     if run["id"] != run_id:
-        raise InvalidAnswer(client.name, "another run")
+        raise InvalidResponse(client.name, "another run")
     return run
 
 
@@ -172,7 +172,9 @@ async def read_output(client: OperatorClient, run_id: str) -> str:
         parts.append(text)
         size += len(text)
         if size > _MAX_OUTPUT_CHARACTERS:
-            raise InvalidAnswer(client.name, f"output of more than {_MAX_OUTPUT_CHARACTERS} bytes")
+            raise InvalidResponse(
+                client.name, f"output of more than {_MAX_OUTPUT_CHARACTERS} bytes"
+            )
     return "".join(parts)
 
 

@@ -12,7 +12,7 @@ _TEMPLATE_LOOKUPS = {"template", "ansible.builtin.template"}
 _GUARD_TESTS = {"defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined"}
 _GUARD_FILTERS = {"default", "d", "ansible.builtin.default"}
 ITEM = "*"
-"""Stands for any item of a list within a path."""
+"""Any item of a list within a path."""
 
 Path = tuple[str, ...]
 

@@ -61,7 +61,7 @@ class Action:
 
 @dataclass(slots=True)
 class Content:
-    """What one file uses and defines. Texts have their places, see `line_numbers`."""
+    """Names that one file uses and defines. Texts have their locations, see `line_numbers`."""
 
     problems: list[tuple[Any, str]] = field(default_factory=list)
     expressions: list[Expression] = field(default_factory=list)

@@ -71,7 +71,7 @@ async def test_an_invalid_answer_is_reported_and_those_of_others_are_kept(
         assert await operators.collect("/runs", check_run) == [{**RUN, "operator": "Pod x/manager"}]
         assert operators.clients == [good]
         assert [each.partition(":")[0] for each in operators.invalid] == [
-            "no valid answer from Pod x/forged"
+            "invalid response from Pod x/forged"
         ]
 
 
@@ -90,5 +90,5 @@ async def test_a_large_answer_is_not_read(http: aiohttp.ClientSession, status: i
     """Neither a document nor an error fills the memory."""
     large = web.Response(status=status, body=b" " * (33 * 1024 * 1024))
     async with answering(http, "Pod x/forged", large) as client:
-        with pytest.raises(ApiError, match="no valid answer from Pod x/forged: larger than"):
+        with pytest.raises(ApiError, match="invalid response from Pod x/forged: larger than"):
             await client.get("/runs")

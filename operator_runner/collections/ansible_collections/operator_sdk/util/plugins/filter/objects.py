@@ -63,7 +63,7 @@ def _owners(body: Mapping[str, Any]) -> set[str]:
 
 
 class FilterModule:
-    """What Ansible loads."""
+    """The class that Ansible loads."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
