@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -100,6 +101,21 @@ class History:
     """The command that repeats the last run, if it failed and its files are here."""
     suspended: tuple[ObjectRef, ...] = ()
     """The resources that an annotation suspends; empty if unknown."""
+    pod: str = ""
+    """NAMESPACE/NAME of the Pod with the files of the last run, if that failed; else empty."""
+
+    @property
+    def rerun_hint(self) -> str:
+        """The command that prints `rerun` in the Pod, empty if no Pod is known to have it."""
+        if not (self.pod and self.ref.name):
+            return ""
+        namespace, _, pod = self.pod.partition("/")
+        place = f" --namespace={self.ref.namespace}" if self.ref.namespace else ""
+        kind = self.ref.gvk.kind.lower()
+        return (
+            f"kubectl exec --namespace={namespace} {pod} -- "
+            f"operator-runner why {kind}/{self.ref.name}{place}"
+        )
 
     def widths(self, *, is_wide: bool = False) -> Widths:
         """Return the widths of the columns that only some histories have; 0: not shown.
@@ -143,6 +159,17 @@ def line_of(event: Json) -> RunLine:
         run_id=annotations.get(RUN_ANNOTATION, ""),
         replica=event.get("reportingInstance") or "",
     )
+
+
+def pod_of_failure(lines: Sequence[RunLine], operators: Iterable[str]) -> str:
+    """Return NAMESPACE/NAME of the Pod of the newest run, if that failed, else an empty text.
+
+    `operators` are names of operators that answer, such as `Pod NAMESPACE/NAME`.
+    """
+    if not lines or lines[0].outcome != _WORDS["Failed"]:
+        return ""
+    pods = (each.removeprefix("Pod ") for each in operators if each.startswith("Pod "))
+    return next((each for each in pods if each.rpartition("/")[2] == lines[0].replica), "")
 
 
 def is_valid_event(event: Json) -> bool:

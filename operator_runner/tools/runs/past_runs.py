@@ -30,7 +30,13 @@ from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
 from operator_runner.tools.operator_api.next_runs import skipped_runs
 from operator_runner.tools.resources.cluster import open_cluster
-from operator_runner.tools.run_lines import History, RunLine, is_valid_event, line_of
+from operator_runner.tools.run_lines import (
+    History,
+    RunLine,
+    is_valid_event,
+    line_of,
+    pod_of_failure,
+)
 from operator_runner.tools.runs.display import causes
 
 _POLL_SECONDS = 1.0
@@ -163,7 +169,8 @@ async def _from_events(
     # The operator may watch another version of the kind than the preferred one.
     watched = {GVK.of(_regarding(event).get("apiVersion", ""), ref.gvk.kind) for event in events}
     refs = [ObjectRef(gvk, ref.namespace, ref.name) for gvk in watched if ref.name]
-    return History(ref, tuple(lines), _local_rerun(refs, lines), suspended)
+    pod = pod_of_failure(lines, [each.name for each in operators.clients])
+    return History(ref, tuple(lines), _local_rerun(refs, lines), suspended, pod)
 
 
 def _line_about(event: Json, ref: ObjectRef) -> RunLine:

@@ -110,6 +110,10 @@ def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool
     if (rerun := history.rerun) is not None:
         heading = f"To repeat run {rerun.run_id} with your kubeconfig:"
         click.echo(f"\n{heading}\n\n{_INDENT}{printable(rerun.command)}")
+    elif hint := history.rerun_hint:
+        run_id = history.lines[0].run_id
+        click.echo(f"\nTo print the command that repeats run {run_id} in its Pod:")
+        click.echo(f"\n{_INDENT}{printable(hint)}")
     return widths
 
 

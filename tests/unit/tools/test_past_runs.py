@@ -31,6 +31,7 @@ from operator_runner.tools.run_lines import (
     header,
     is_valid_event,
     line_of,
+    pod_of_failure,
 )
 from operator_runner.tools.runs.past_runs import from_files
 from operator_runner.tools.runs.why import why
@@ -237,6 +238,19 @@ def test_the_replica_is_shown_if_there_are_several() -> None:
         shown = line.text(now, history.widths())
         assert shown.index(line.replica) == columns.index("REPLICA")
         assert shown.index("spec") == columns.index("CAUSE")
+
+
+def test_the_pod_of_a_failed_run_prints_how_to_repeat_it() -> None:
+    """Only it has the files: there is no hint after a success, and if the Pod does not answer."""
+    line = RunLine(datetime.now(UTC), 1.0, "failed", "spec", run_id="1", replica="web-2")
+    operators = ["operator at http://127.0.0.1:8443", "Pod apps/web-1", "Pod apps/web-2"]
+    pod = pod_of_failure([line], operators)
+    assert History(FOO, (line,), pod=pod).rerun_hint == (
+        "kubectl exec --namespace=apps web-2 -- operator-runner why foo/a --namespace=default"
+    )
+    assert pod_of_failure([line], operators[:2]) == ""
+    assert pod_of_failure([replace(line, outcome="succeeded"), line], operators) == ""
+    assert History(FOO, (line,)).rerun_hint == ""
 
 
 def test_a_history_of_a_kind_names_the_resources() -> None:
