@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from operator_runner.ansible.rerun_command import Rerun
@@ -63,6 +63,11 @@ class RunLine:
         below = (_INDENT + text for text in self.note.splitlines())
         # Names of fields are those of the resource and may contain line breaks.
         return printable("\n".join((line.replace("\n", "\\n"), *below)))
+
+    @property
+    def started(self) -> datetime:
+        """The start of the run; its end if the duration is unknown."""
+        return self.ended - timedelta(seconds=self.seconds or 0.0)
 
     @property
     def place(self) -> str:
@@ -176,7 +181,10 @@ def is_valid_event(event: Json) -> bool:
     """Return whether an Event has what those of operators have; others may have written it."""
     try:
         line = line_of(event)
-        line.ended.astimezone(UTC)
+        if not math.isfinite(line.seconds or 0.0):
+            return False
+        for time in (line.started, line.ended):
+            time.astimezone(UTC)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return False
-    return line.ended.tzinfo is not None and math.isfinite(line.seconds or 0.0)
+    return line.ended.tzinfo is not None

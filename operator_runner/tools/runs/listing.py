@@ -15,7 +15,7 @@ from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.events import RUN_ANNOTATION
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import matches, object_json
+from operator_runner.telemetry.runs.record import matches, object_json, timestamp
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
@@ -170,13 +170,12 @@ def run_of(event: Json) -> Json | None:
         str(regarding.get("namespace") or ""),
         str(regarding.get("name")),
     )
-    ended = line.ended.astimezone(UTC).isoformat(timespec="milliseconds")
     run: Json = {
         "id": line.run_id,
         "resource": object_json(ref),
         "outcome": line.outcome,
-        "started": ended,
-        "finished": ended,
+        "started": timestamp(line.started),
+        "finished": timestamp(line.ended),
         "causes": [{"trigger": line.why}] if line.why else [],
         "message": line.note,
     }

@@ -33,6 +33,7 @@ from operator_runner.tools.run_lines import (
     line_of,
     pod_of_failure,
 )
+from operator_runner.tools.runs.listing import run_of
 from operator_runner.tools.runs.past_runs import from_files
 from operator_runner.tools.runs.why import why
 
@@ -180,6 +181,8 @@ def test_an_event_is_a_line() -> None:
         {"eventTime": "0001-01-01T00:00:00+23:00"},
         {"metadata": {"annotations": {DURATION_ANNOTATION: "long"}}},
         {"metadata": {"annotations": {DURATION_ANNOTATION: "nan"}}},
+        {"metadata": {"annotations": {DURATION_ANNOTATION: "1e300"}}},
+        {"metadata": {"annotations": {DURATION_ANNOTATION: "9e10"}}},
         {"note": None},
         {"reason": None},
     ],
@@ -238,6 +241,23 @@ def test_the_replica_is_shown_if_there_are_several() -> None:
         shown = line.text(now, history.widths())
         assert shown.index(line.replica) == columns.index("REPLICA")
         assert shown.index("spec") == columns.index("CAUSE")
+
+
+def test_an_event_is_a_run_as_the_api_has_it() -> None:
+    """With the start of the run, and the replica that ran it as the operator."""
+    regarding = {"apiVersion": "example.com/v1", "kind": "Foo", "namespace": "web", "name": "a"}
+    found = run_of(event(regarding=regarding, reportingInstance="web-1"))
+    assert found == {
+        "id": "4f0c19d2a8b3e671",
+        "resource": regarding,
+        "outcome": "succeeded",
+        "started": "2026-01-05T11:59:58.766Z",
+        "finished": "2026-01-05T12:00:00.000Z",
+        "causes": [{"trigger": "spec: spec.size"}],
+        "message": "",
+        "seconds": 1.234,
+        "operator": "web-1",
+    }
 
 
 def test_the_pod_of_a_failed_run_prints_how_to_repeat_it() -> None:
