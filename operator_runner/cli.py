@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 from collections import UserDict
 from collections.abc import Mapping
@@ -44,6 +45,7 @@ _NOT_IN_IMAGE = ("operator_runner.devcluster", "rich")
 """Packages that the Dockerfile leaves out of the operator's image."""
 _NEED_THEM = {"bundle", "bundle-validate", "catalog", "cluster", "migrate-storage", "operatorhub"}
 """Commands that import these packages."""
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -96,6 +98,13 @@ class _Main(click.Group):
 
             shell_completion.install()
         return super().__call__(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Execute a command; Ctrl-C, also while modules are imported, is the exit status 130."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(_INTERRUPTED) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

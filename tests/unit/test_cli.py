@@ -53,6 +53,19 @@ def call(*args: str) -> Result:
     return CliRunner().invoke(main, args)
 
 
+def test_an_interrupted_command_has_the_status_of_the_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wherever Ctrl-C ends it; the shell's user needs no message."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("operator_runner.commands.schema", interrupt)
+    ended = call("schema")
+    assert (ended.exit_code, ended.output) == (130, "")
+
+
 def test_validate_prints_the_content_of_each_kind(project: Path) -> None:
     """When all is well there is a line for each kind, with paths as they were found."""
     (project / "watches.yaml").write_text(GOOD)

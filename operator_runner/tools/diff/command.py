@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -142,8 +141,6 @@ def diff(
             status = asyncio.run(_diff(settings, watches, kubeconfig, options))
     except (ApiError, ConfigError, OSError) as error:
         _fail(error)
-    except KeyboardInterrupt:
-        status = 128 + signal.SIGINT
     sys.exit(status_of_differences if status == _DIFFERENT else status)
 
 
@@ -252,6 +249,4 @@ def _run_deployed(deployed: str, kubeconfig: Kubeconfig) -> NoReturn:
     except OSError as error:
         click.echo(f"Error: cannot run kubectl, which --deployed needs: {error}", err=True)
         sys.exit(_ERROR)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
     sys.exit({0: 0, _DEPLOYED_DIFFERENT: _DIFFERENT}.get(status, _ERROR))

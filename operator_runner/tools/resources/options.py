@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +17,6 @@ from operator_runner.tools.kubeconfig import kubeconfig_options
 from operator_runner.tools.resources.output import OutputFormat
 from operator_runner.tools.resources.resource_name import ResourceName
 
-_INTERRUPTED = 128 + signal.SIGINT
 _Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -173,8 +171,6 @@ def complete(work: Coroutine[Any, Any, _Result]) -> _Result:
         raise click.ClickException(_file_problem(error)) from error
     except (ApiError, ConfigError) as error:
         raise click.ClickException(str(error)) from error
-    except KeyboardInterrupt:
-        raise SystemExit(_INTERRUPTED) from None
 
 
 def _file_problem(error: OSError) -> str:
