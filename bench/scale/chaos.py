@@ -25,10 +25,8 @@ _RESOURCES = tuple(f"echo-{number}" for number in range(15))
 _CONVERGENCE_SECONDS = 300.0
 _OUTAGES = (3.0, 8.0, 14.0, 20.0)
 """Seconds of a freeze or cut: shorter and longer than the lease duration."""
-_TERMINATE = "terminate"
+_TERMINATE, _ROLL = "terminate", "rolling restart"
 """Not a failure: the member releases its slots itself."""
-_MEAN_PAUSE = 15.0
-"""Mean seconds between two faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,8 @@ class Plan:
 
     minutes: float
     seed: int
+    pause: float = 15.0
+    """Mean seconds between two faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,8 @@ class Chaos:
     _edits: int = 0
     _expected: dict[str, str] = field(default_factory=dict)
     _failures: list[Failure] = field(default_factory=list)
+    _rolling: list[Replica] = field(default_factory=list)
+    """Replicas that a rolling restart has yet to terminate."""
     _outages: dict[str, float] = field(default_factory=dict)
     """End of the freeze or cut of a replica, by its name."""
 
@@ -164,23 +166,30 @@ class Chaos:
             _TERMINATE: self._terminate,
             "freeze": self._freeze,
             "cut the network": self._cut,
+            _ROLL: self._roll,
         }
         # Each fault occurs at least once.
         due = self._chance.sample(sorted(actions), len(actions))
         begin = time.monotonic()
         next_fault = begin
-        while (passed := time.monotonic() - begin) < self.plan.minutes * 60 or due:
+        while True:
+            passed = time.monotonic() - begin
+            has_time = passed < self.plan.minutes * 60 or bool(due)
+            if not (has_time or self._rolling):
+                return
             self._edit(self._chance.choice(_RESOURCES))
             self._end_outages()
             self._restart_ended()
+            self._continue_rolling()
             healthy = [each for each in self.replicas if each.name not in self._outages]
-            if time.monotonic() >= next_fault and len(healthy) > len(self.replicas) / 2:
+            is_due = has_time and time.monotonic() >= next_fault
+            if is_due and len(healthy) > len(self.replicas) / 2:
                 name = due.pop() if due else self._chance.choice(sorted(actions))
                 replica = self._chance.choice(healthy)
                 actions[name](replica)
                 self.done[name] += 1
                 self.console.print(f"{passed:.0f} s: {name} {replica.name}", markup=False)
-                next_fault = time.monotonic() + self._chance.expovariate(1 / _MEAN_PAUSE)
+                next_fault = time.monotonic() + self._chance.expovariate(1 / self.plan.pause)
             time.sleep(self._chance.uniform(0.2, 0.6))
 
     def _kill(self, replica: Replica) -> None:
@@ -190,6 +199,14 @@ class Chaos:
     def _terminate(self, replica: Replica) -> None:
         self._fails(_TERMINATE, replica)
         replica.terminate()
+
+    def _roll(self, _: Replica) -> None:
+        self._rolling = list(self._active)
+
+    def _continue_rolling(self) -> None:
+        """Terminate the next replica once all are ready, as an update of a Deployment does."""
+        if self._rolling and not self._outages and self._all_ready():
+            self._terminate(self._rolling.pop())
 
     def _freeze(self, replica: Replica) -> None:
         self._fails("freeze", replica)

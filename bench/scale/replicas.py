@@ -70,6 +70,7 @@ class Network:
             asyncio.run_coroutine_threadsafe(relay.stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
 
 @dataclass

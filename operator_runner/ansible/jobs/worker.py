@@ -42,6 +42,8 @@ _REQUEST_SECONDS = 10.0
 """A request for output ends after this time, so that a lost connection is noticed."""
 _READ_SECONDS = 20.0
 """Time limit for the next bytes of the operator: it may be frozen."""
+_KEEPALIVE_SECONDS, _LOST_SECONDS = 15, 60
+"""Interval of probes, and time without an acknowledgement after which a connection is closed."""
 _EXIT_SECONDS = 5.0
 """Time limit for ansible-runner to exit after its last output."""
 _GIVE_UP_SECONDS = 3600.0
@@ -200,7 +202,7 @@ class SingleReplica:
     def connect(self) -> socket.socket:
         """Return a connection to the operator; after a pause raise OSError if there is none."""
         try:
-            return socket.create_connection(self._address, timeout=_READ_SECONDS)
+            return _connection_to(self._address)
         except OSError:
             # The operator restarts, or this is a replica that does not lead.
             time.sleep(_RETRY_SECONDS)
@@ -241,7 +243,7 @@ class Replicas:
             if owner != self._owner:
                 self._owner = owner
                 self._close_connections()
-            connection = socket.create_connection(owner, timeout=_READ_SECONDS)
+            connection = _connection_to(owner)
             self._connections.add(connection)
             return connection
 
@@ -301,9 +303,18 @@ def _serve(client: socket.socket, connect: Callable[[], socket.socket]) -> None:
                 client.close()
                 return
     server.settimeout(None)
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     _start_thread(_pump, server, client)
     _pump(client, server)
+
+
+def _connection_to(address: tuple[str, int]) -> socket.socket:
+    """Return a connection that fails soon after the node of the operator has failed."""
+    connection = socket.create_connection(address, timeout=_READ_SECONDS)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _LOST_SECONDS)
+    return connection
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:

@@ -33,13 +33,18 @@ def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
 
 
 def test_connections_to_the_former_owner_are_closed(replicas: Found) -> None:
-    """It may be frozen, and would answer the play only after the run has ended elsewhere."""
+    """It may be frozen, and would answer the play only after the run has ended elsewhere.
+
+    If its node has failed, no probe is acknowledged.
+    """
     with (
         socket.create_server(("127.0.0.1", 0)) as first,
         socket.create_server(("127.0.0.1", 0)) as second,
     ):
         replicas.owner = first.getsockname()
         early = replicas.connect()
+        assert early.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+        assert early.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert early.getpeername() == first.getsockname()
         replicas.owner = second.getsockname()
         late = replicas.connect()
