@@ -20,6 +20,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.settings import Address
+from operator_runner.core.truncation import truncated
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection
@@ -42,6 +43,8 @@ from operator_runner.proxy.status_errors import StatusError
 
 _log = structlog.get_logger(__name__)
 
+_PATH_BYTES = 400
+"""Of a path in the log: clients without a token fill it as well."""
 _MAX_LINE_BYTES = 64 * 1024
 """Limit of a request line and of a header; label selectors can be long."""
 _SHUTDOWN_SECONDS = 1.0
@@ -248,7 +251,7 @@ class Proxy:
             log(
                 "Proxy request failed",
                 method=request.method,
-                path=request.path,
+                path=truncated(request.path, _PATH_BYTES),
                 code=failure.code,
                 error=str(failure),
             )

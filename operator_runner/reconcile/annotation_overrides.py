@@ -21,6 +21,8 @@ from operator_runner.reconcile.request_annotations import DRIFT_ANNOTATION
 _PREFIX = "ansible.sdk.operatorframework.io/"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _MAX_VERBOSITY = 7
+_MAX_ARTIFACTS = 100
+"""Users with write access to a resource could fill the disk of the operator."""
 _POLICIES = tuple(each.value for each in Drift)
 _SHOWN = 40
 _MIN_PERIOD = timedelta(seconds=1)
@@ -34,7 +36,7 @@ class Overrides:
     period: timedelta | None = None
     """Time between two periodic runs; zero disables them."""
     artifacts: int | None = None
-    """Number of runs whose artifacts are kept; 0 keeps all."""
+    """Number of runs whose artifacts are kept, 1..100."""
     verbosity: int | None = None
     """Number of v in -vvv, 0..7."""
     error: str = ""
@@ -70,10 +72,15 @@ def read_overrides(body: Json, *, as_job: bool = False) -> Overrides:
     verbosity = _integer(annotations.get(f"{_PREFIX}verbosity"))
     return Overrides(
         period=period,
-        artifacts=None if artifacts is None else max(artifacts, 0),
+        artifacts=None if artifacts is None else _kept(artifacts),
         verbosity=None if verbosity is None else min(max(verbosity, 0), _MAX_VERBOSITY),
         error=error,
     )
+
+
+def _kept(artifacts: int) -> int:
+    """Return how many artifacts are kept; 0 and less is all of them, up to the maximum."""
+    return min(artifacts, _MAX_ARTIFACTS) if artifacts > 0 else _MAX_ARTIFACTS
 
 
 def clamp_period(period: timedelta) -> timedelta:

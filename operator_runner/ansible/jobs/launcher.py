@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 
-from operator_runner.ansible.event_results import DEFAULT_LIMIT, with_bounded_result
+from operator_runner.ansible.event_results import DEFAULT_LIMIT, bounded
 from operator_runner.ansible.jobs import job_failures, manifest, worker
 from operator_runner.ansible.jobs.channel import RunChannel
 from operator_runner.ansible.jobs.client import JobClient
@@ -88,7 +88,7 @@ class JobExecution:
     async def events(self) -> AsyncIterator[Json]:
         """See `executor.LaunchedRun`."""
         async for event in self._channel.events():
-            yield with_bounded_result(event, DEFAULT_LIMIT)
+            yield bounded(event, DEFAULT_LIMIT)
 
     @property
     def left_processes(self) -> bool:

@@ -24,9 +24,9 @@ def test_without_annotations_nothing_is_replaced(metadata: Json) -> None:
 
 def test_all_three_replace_their_setting() -> None:
     """Period, number of artifacts and verbosity are the resource's own."""
-    body = annotated(reconcile_period="1m30s", max_runner_artifacts="0", verbosity="4")
+    body = annotated(reconcile_period="1m30s", max_runner_artifacts="50", verbosity="4")
 
-    assert read_overrides(body) == Overrides(timedelta(seconds=90), 0, 4)
+    assert read_overrides(body) == Overrides(timedelta(seconds=90), 50, 4)
 
 
 @pytest.mark.parametrize("text", ["0s", "0", "-5s"])
@@ -64,6 +64,14 @@ def test_bad_numbers_are_ignored(text: str) -> None:
 def test_verbosity_stays_within_the_range_of_ansible(text: str, verbosity: int) -> None:
     """Ansible supports up to seven v."""
     assert read_overrides(annotated(verbosity=text)).verbosity == verbosity
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [("1", 1), ("100", 100), ("0", 100), ("-1", 100), ("9" * 18, 100)]
+)
+def test_a_resource_does_not_fill_the_disk_with_artifacts(text: str, kept: int) -> None:
+    """Zero keeps all in ansible-operator; here it keeps as many as an annotation may ask for."""
+    assert read_overrides(annotated(max_runner_artifacts=text)).artifacts == kept
 
 
 def test_an_invalid_policy_of_drift_is_an_error() -> None:
