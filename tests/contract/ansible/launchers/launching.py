@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any, Self
 
 from operator_runner.ansible.executor import Launcher, open_launcher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
+from operator_runner.config.flags.environment import disabled_patches
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 from tests.contract.ansible.launchers.pods import Pods
 from tests.contract.ansible.launchers.projects import Project
@@ -26,7 +28,9 @@ class Launchers:
     """All launchers for some settings, open on one event loop until the block is left."""
 
     def __init__(self, settings: AnsibleSettings) -> None:
-        self._settings = settings
+        # `make contract-patches` names a patch in the environment, as users do.
+        patches = disabled_patches(os.environ)
+        self._settings = replace(settings, disabled_patches=patches)
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
         self._open: dict[str, Launcher] = {}
