@@ -16,6 +16,7 @@ from demo.follow import follow_run
 from demo.record import Record
 from demo.result import Sample
 from operator_runner.devcluster.errors import ClusterError
+from operator_runner.devcluster.health import ESTABLISHED
 
 CRD = "nginxoperators.operator.example.com"
 SAMPLE = record.ROOT / "config" / "samples" / "operator_v1alpha2_nginxoperator.yaml"
@@ -89,9 +90,7 @@ def _apply_crd(known: Record) -> Record:
     is_new = kubectl.get("customresourcedefinition", CRD) is None
     known = record.save(dataclasses.replace(known, crd_is_ours=known.crd_is_ours or is_new))
     kubectl.run("apply", "--filename", str(record.ROOT / "crds"))
-    # By path: `--for=condition` fails while there are no conditions.
-    established = '--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True'
-    kubectl.run("wait", established, f"crd/{CRD}", "--timeout=30s")
+    kubectl.run("wait", ESTABLISHED, f"crd/{CRD}", "--timeout=30s")
     return known
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.environment import wait_until
 from operator_runner.devcluster import Cluster, pack
+from operator_runner.devcluster.health import ESTABLISHED
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY, Operator, copy_project
 
@@ -73,7 +74,7 @@ def nginx_operator(cluster: Cluster, scratch: Path) -> Iterator[Subject]:
     pack(REPOSITORY / "demo" / "nginx-image.yaml", archive)
     (image,) = cluster.load(archive)
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
-    kubectl("wait", f"--filename={REPOSITORY / 'crds'}", "--for=condition=Established")
+    kubectl("wait", f"--filename={REPOSITORY / 'crds'}", ESTABLISHED)
     folder = scratch / "nginx"
     folder.mkdir()
     operator = Operator(

@@ -12,6 +12,8 @@ from typing import Any
 
 from operator_runner.devcluster.locations import Home
 
+ESTABLISHED = '--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True'
+"""Argument of `kubectl wait` for new CRDs: `--for=condition` fails without conditions."""
 _TIMEOUT_SECONDS = 5.0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from operator_runner.devcluster import files, host, process, supervision, system_programs
 from operator_runner.devcluster.errors import ClusterError, NotRunning
+from operator_runner.devcluster.health import ESTABLISHED
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.process import Process
@@ -51,9 +52,7 @@ class Olm:
         crds = self.programs / "crds"
         # Too large for the annotation that an ordinary apply would write.
         self._kubectl("apply", "--server-side", "--force-conflicts", f"--filename={crds}")
-        self._kubectl(
-            "wait", "--for=condition=Established", f"--filename={crds}", f"--timeout={_SECONDS}s"
-        )
+        self._kubectl("wait", ESTABLISHED, f"--filename={crds}", f"--timeout={_SECONDS}s")
         self._kubectl("apply", f"--filename={_OBJECTS}")
         state = self.state
         for part in (self._operator(), self._catalog()):
