@@ -157,8 +157,7 @@ contract: $(INSTALLED) ## Run contract tests: one part at a time, on real depend
 	$(TITLE) "Contract tests"
 	@$(BIN)/pytest tests/contract $(THREE) $(ARGS)
 
-PATCH_NAMES := from operator_runner.ansible.patches.registry import PATCHES; \
-  print(*(patch.name for patch in PATCHES if not patch.is_essential))
+PATCH_NAMES := from operator_runner.ansible.patches.registry import switchable_names; print(*switchable_names())
 
 .PHONY: contract-patches
 contract-patches: $(INSTALLED) ## Run the launchers' contract without each patch of ansible-core; PATCHES='deep-copies'

@@ -18,11 +18,11 @@ from bench.api import EMPTY, FILES, LONG, THREE, Kind
 from bench.environment import BenchEnvironment, Setup, Site, open_environment
 from bench.figures import Cost, percent
 from bench.single import reconcile_steadily
-from operator_runner.ansible.patches.registry import PATCHES
+from operator_runner.ansible.patches.registry import switchable_names
 
 _ROLES = {kind.name.lower(): kind for kind in (THREE, EMPTY, LONG, FILES)}
 _DISABLED = "OPERATOR_RUNNER_DISABLE_PATCHES"
-_SWITCHABLE = tuple(patch.name for patch in PATCHES if not patch.is_essential)
+_SWITCHABLE = switchable_names()
 
 
 @dataclass(frozen=True, slots=True)

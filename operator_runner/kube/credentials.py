@@ -138,7 +138,7 @@ async def load(kubeconfig: Path | None, context: str = "") -> Credentials:
     `context` is one of these files, so with it the service account is not used; empty is the
     current one. Raises ConfigError with the file, the problem and a hint.
     """
-    if (files := _files(kubeconfig, context)) is not None:
+    if (files := _files(kubeconfig, only_files=bool(context))) is not None:
         return await _from_files(*files, context)
     if not context and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
         return _from_service_account()
@@ -151,7 +151,7 @@ async def load(kubeconfig: Path | None, context: str = "") -> Credentials:
 
 def contexts(kubeconfig: Path | None) -> list[str]:
     """Return the names of the contexts that a user can select; none on errors."""
-    if (files := _files(kubeconfig, "any")) is None:
+    if (files := _files(kubeconfig, only_files=True)) is None:
         return []
     try:
         merged = _kube_config.KubeConfigMerger(files[0]).config
@@ -160,14 +160,17 @@ def contexts(kubeconfig: Path | None) -> list[str]:
         return []
 
 
-def _files(kubeconfig: Path | None, context: str) -> tuple[str, str] | None:
-    """Return the list of files to read and its source, None if there are none."""
+def _files(kubeconfig: Path | None, *, only_files: bool) -> tuple[str, str] | None:
+    """Return the list of files to read and its source, None if there are none.
+
+    Unless `only_files`, the service account of a Pod precedes ~/.kube/config.
+    """
     if kubeconfig is not None:
         return str(kubeconfig), "--kubeconfig"
     if files := os.environ.get("KUBECONFIG"):
         return files, "KUBECONFIG"
     is_in_pod = bool(os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME))
-    if _home().exists() and (context or not is_in_pod):
+    if _home().exists() and (only_files or not is_in_pod):
         return str(_home()), "kubeconfig"
     return None
 

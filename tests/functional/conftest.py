@@ -11,12 +11,14 @@ import pytest
 
 from bench.environment import BenchEnvironment
 from operator_runner.devcluster import Cluster
+from tests.support import audit_log
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND
 from tests.support.operator import Operator
 from tests.support.runner_cli import RunnerCli
 
 PROJECT = Path(__file__).parent / "project"
+ECHOES = "echoes.test.example.com"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +35,15 @@ def echo_crd(control_plane_cluster: Cluster) -> None:
     """Install the CRD of the project once."""
     control_plane_cluster.exec(["kubectl", "apply", f"--filename={PROJECT / 'crd.yaml'}"])
     kubectl = Kubectl(control_plane_cluster.bin / "kubectl", "default")
-    kubectl.wait_for_kinds("echoes.test.example.com")
+    kubectl.wait_for_kinds(ECHOES)
+
+
+@pytest.fixture(scope="module")
+def audited_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Start a control plane with the CRD and an audit log of all writes."""
+    policy = tmp_path_factory.mktemp("audit") / "policy.yaml"
+    with audit_log.audited_cluster(policy, PROJECT / "crd.yaml", ECHOES) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from operator_runner.core.slot_assignment import SLOTS
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
-from tests.support.audit_log import AuditLog, audited_cluster, make_replica
+from tests.support.audit_log import AuditLog, make_replica
 from tests.support.balancer import balancer
 from tests.support.kubectl import Json, Kubectl
 from tests.support.kubelet import kubelet
@@ -24,7 +24,6 @@ from tests.support.operator import Operator, free_port
 from tests.support.processes import pids_of, send
 from tests.support.waiting import eventually
 
-PROJECT = Path(__file__).parent / "project"
 KIND = "echoes.test.example.com"
 LEASE = "echo"
 SECONDS = 180.0
@@ -49,26 +48,18 @@ for number in itertools.count():
 '''
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Start a control plane with an audit log of all writes."""
-    policy = tmp_path_factory.mktemp("audit") / "policy.yaml"
-    with audited_cluster(policy, PROJECT / "crd.yaml", KIND) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def audit_log(cluster: Cluster, kubectl: Kubectl) -> AuditLog:
+def audit_log(audited_cluster: Cluster, kubectl: Kubectl) -> AuditLog:
     """Return the audit log of the control plane."""
-    return AuditLog(cluster.home.log_of("audit"), kubectl.namespace)
+    return AuditLog(audited_cluster.home.log_of("audit"), kubectl.namespace)
 
 
 @pytest.fixture
-def kubectl(cluster: Cluster) -> Kubectl:
+def kubectl(audited_cluster: Cluster) -> Kubectl:
     """Kubectl for a namespace of the test."""
     name = f"test-{secrets.token_hex(4)}"
-    cluster.exec(["kubectl", "create", "namespace", name])
-    return Kubectl(cluster.bin / "kubectl", name)
+    audited_cluster.exec(["kubectl", "create", "namespace", name])
+    return Kubectl(audited_cluster.bin / "kubectl", name)
 
 
 @pytest.fixture
@@ -160,9 +151,9 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
 
 
 @pytest.fixture
-async def pods(cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[None]:
+async def pods(audited_cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[None]:
     """Run the Pods of Jobs."""
-    connection = await connect(cluster.kubeconfig, user_agent="operator-runner/test")
+    connection = await connect(audited_cluster.kubeconfig, user_agent="operator-runner/test")
     try:
         async with kubelet(Api(connection), kubectl.namespace, tmp_path):
             yield
@@ -246,7 +237,7 @@ def _freeze_owner(
 
 
 def test_an_outage_longer_than_the_lease_loses_nothing(
-    replica: Callable[[str], Operator], kubectl: Kubectl, cluster: Cluster, counting: Path
+    replica: Callable[[str], Operator], kubectl: Kubectl, audited_cluster: Cluster, counting: Path
 ) -> None:
     """The process ends as ansible-operator does; started again, it repeats the run.
 
@@ -261,11 +252,11 @@ def test_an_outage_longer_than_the_lease_loses_nothing(
     kubectl.apply(echo("running", count="yes"))
     eventually(lambda: kubectl.get("configmap", "counter"), lambda found: "data" in (found or {}))
 
-    cluster.stop_part("kube-apiserver")
+    audited_cluster.stop_part("kube-apiserver")
     try:
         status = operator.wait(SECONDS)
     finally:
-        cluster.start_part("kube-apiserver")
+        audited_cluster.start_part("kube-apiserver")
     counting.touch()
     kubectl.merge(KIND, "edited", {"spec": {"sayThis": "again"}})
     kubectl("delete", KIND, "deleted", "--wait=false")

@@ -5,31 +5,21 @@ That each replica has runs of its own at the same time is tested in test_shards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from bench.scale.chaos import KIND, Plan
-from bench.scale.session import PROJECT, Session
+from bench.scale.chaos import Plan
+from bench.scale.session import Session
 from operator_runner.devcluster import Cluster
-from tests.support.audit_log import audited_cluster
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Start a control plane with an audit log of all writes."""
-    policy = tmp_path_factory.mktemp("audit") / "policy.yaml"
-    with audited_cluster(policy, PROJECT / "crd.yaml", KIND) as cluster:
-        yield cluster
 
 
 @pytest.fixture
-def session(cluster: Cluster, tmp_path: Path) -> Session:
+def session(audited_cluster: Cluster, tmp_path: Path) -> Session:
     """Return the parts of the bench, with three replicas and few resources."""
     plan = Plan(minutes=0, seed=18, pause=4)
-    return Session(cluster, tmp_path, 3, 60, plan, Console())
+    return Session(audited_cluster, tmp_path, 3, 60, plan, Console())
 
 
 def test_many_resources_are_taken_over(session: Session) -> None:

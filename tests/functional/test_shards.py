@@ -19,13 +19,12 @@ from operator_runner.controller.loop_throttle import QUICK_SECONDS
 from operator_runner.core.slot_assignment import SLOTS, Assignment, decode_assignment, slot_of
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.shard_leases import ASSIGNMENT, BACKOFF
-from tests.support.audit_log import AuditLog, audited_cluster, make_replica
+from tests.support.audit_log import AuditLog, make_replica
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY, Operator
 from tests.support.processes import pids_of, send
 from tests.support.waiting import eventually
 
-PROJECT = Path(__file__).parent / "project"
 KIND = "echoes.test.example.com"
 SECONDS = 180.0
 """A takeover takes the lease duration, and longer on a busy machine."""
@@ -42,26 +41,18 @@ FLAGS = (
 NAMES = ("first", "second", "third")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Start a control plane with an audit log of all writes."""
-    policy = tmp_path_factory.mktemp("audit") / "policy.yaml"
-    with audited_cluster(policy, PROJECT / "crd.yaml", KIND) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def kubectl(cluster: Cluster) -> Kubectl:
+def kubectl(audited_cluster: Cluster) -> Kubectl:
     """Kubectl for a namespace of the test."""
     name = f"test-{secrets.token_hex(4)}"
-    cluster.exec(["kubectl", "create", "namespace", name])
-    return Kubectl(cluster.bin / "kubectl", name)
+    audited_cluster.exec(["kubectl", "create", "namespace", name])
+    return Kubectl(audited_cluster.bin / "kubectl", name)
 
 
 @pytest.fixture
-def audit_log(cluster: Cluster, kubectl: Kubectl) -> AuditLog:
+def audit_log(audited_cluster: Cluster, kubectl: Kubectl) -> AuditLog:
     """Return the audit log of the control plane."""
-    return AuditLog(cluster.home.log_of("audit"), kubectl.namespace)
+    return AuditLog(audited_cluster.home.log_of("audit"), kubectl.namespace)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def endpoints(*addresses: str) -> dict[str, Any]:
 
 
 def test_the_addresses_of_a_service_are_routes(reconcile: Reconcile) -> None:
-    """The next run changes nothing; an address that is gone is no route."""
+    """The next run changes nothing; the route of a removed address is removed."""
     outcome = reconcile(endpoints("10.0.0.1", "10.0.0.2"), objects=[FORMAT])
     assert outcome.successful
     routes = outcome.created("ConfigMap", "routes.web")["data"]["routes"]

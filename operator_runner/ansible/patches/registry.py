@@ -557,9 +557,14 @@ PATCHES: tuple[Patch, ...] = (
 )
 
 
+def switchable_names(patches: Iterable[Patch] = PATCHES) -> tuple[str, ...]:
+    """Return the names in OPERATOR_RUNNER_DISABLE_PATCHES that switch a patch off."""
+    return tuple(patch.name for patch in patches if not patch.is_essential)
+
+
 def unknown_names(names: Iterable[str], patches: Iterable[Patch]) -> list[str]:
     """Return a message for each name that switches no patch off."""
-    switchable = {patch.name for patch in patches if not patch.is_essential}
+    switchable = switchable_names(patches)
     known = ", ".join(sorted(switchable))
     return [
         f"unknown patch {name!r} in OPERATOR_RUNNER_DISABLE_PATCHES: expected names of {known}"

@@ -18,7 +18,7 @@ from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import open_launcher
 from operator_runner.ansible.forkserver import server_process
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
-from operator_runner.ansible.patches.registry import ABSENT, PATCHES, Symbol
+from operator_runner.ansible.patches.registry import ABSENT, PATCHES, Symbol, switchable_names
 from operator_runner.ansible.patches.replacing import replace as replace_symbol
 from operator_runner.ansible.patches.selection import select
 from operator_runner.ansible.patches.signatures import installed_signature, signature_of
@@ -29,7 +29,7 @@ from tests.contract.ansible.launchers.projects import Project, library
 from tests.contract.ansible.launchers.records import Record, differences
 
 SETTINGS = AnsibleSettings(skip_facts=True)
-SWITCHABLE = [patch.name for patch in PATCHES if not patch.is_essential]
+SWITCHABLE = switchable_names()
 TASKS = """
 - name: Constant facts
   setup: {gather_subset: ['!all', '!min', distribution, platform]}

@@ -20,7 +20,7 @@ from operator_runner.proxy import server as proxy_module
 from operator_runner.proxy.response_tracker import MAX_BODY_BYTES
 
 from .conftest import WATCH, Recorder, Run, config_map, proxied, source
-from .test_streams import ENDLESS, Upstream, answer, chunk, client
+from .test_streams import ENDLESS, Upstream, answer, chunk, client, serving
 
 PODS = "/api/v1/namespaces/team/pods"
 LAUGHS = b"a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + b"".join(
@@ -112,12 +112,7 @@ async def test_a_deeply_nested_answer_arrives_whole(upstream: Upstream, recorder
     head = b'{"apiVersion": "v1", "kind": "Pod", "metadata": ' + json.dumps(metadata).encode()
     body = head + b', "spec": ' + deep + b"}"
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
-        writer.write(answer(body, "Content-Type: application/json", "Connection: close"))
-        await writer.drain()
-        await reader.read()
-
-    async with client(await upstream(serve)) as http, http.get(f"{PODS}/p") as response:
+    async with client(await upstream(serving(body))) as http, http.get(f"{PODS}/p") as response:
         assert (response.status, await response.read()) == (200, body)
     assert [str(dependent) for _, dependent in recorder.seen] == ["Pod team/p"]
 

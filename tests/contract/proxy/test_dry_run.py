@@ -20,7 +20,7 @@ from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey
 from operator_runner.proxy.dry_run.sending import MAX_RESPONSE_BYTES
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import WATCH, Run, config_map, owners
-from tests.contract.proxy.test_streams import Upstream, answer, client
+from tests.contract.proxy.test_streams import Upstream, client, serving
 from tests.support.kubectl import Kubectl
 
 
@@ -301,12 +301,8 @@ async def test_a_response_that_cannot_be_used_is_a_502(
     path = "/api/v1/namespaces/team/configmaps"
     dry_run.record(ObjectKey("", "configmaps", "team", "a"), None, config_map("a", "team"))
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
-        writer.write(answer(response, "Content-Type: application/json", "Connection: close"))
-        await writer.drain()
-        await reader.read()
-
-    async with client(await upstream(serve, dry_run=dry_run)) as http, http.get(path) as found:
+    run = await upstream(serving(response), dry_run=dry_run)
+    async with client(run) as http, http.get(path) as found:
         assert found.status == 502
         assert problem in (await found.json())["message"]
 
@@ -322,12 +318,7 @@ async def test_a_deep_object_in_a_list_harms_no_other(upstream: Upstream, dry_ru
     path = "/api/v1/namespaces/team/configmaps"
     dry_run.record(ObjectKey("", "configmaps", "team", "a"), None, config_map("a", "team"))
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
-        writer.write(answer(body, "Content-Type: application/json", "Connection: close"))
-        await writer.drain()
-        await reader.read()
-
-    run = await upstream(serve, dry_run=dry_run)
+    run = await upstream(serving(body), dry_run=dry_run)
     with structlog.testing.capture_logs() as lines:
         async with client(run) as http, http.get(path) as found:
             assert found.status == 200

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from .conftest import SECONDS, Recorder, Run
+from .conftest import SECONDS, Recorder, Run, Serve
 
 Upstream = Callable[..., Awaitable[Run]]
 ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -45,6 +45,17 @@ def answer(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
     """Return a whole HTTP answer."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
+
+
+def serving(body: bytes) -> Serve:
+    """Return a server that answers one request with this body as JSON."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
+        writer.write(answer(body, "Content-Type: application/json", "Connection: close"))
+        await writer.drain()
+        await reader.read()
+
+    return serve
 
 
 async def test_the_operators_token_replaces_that_of_the_run(upstream: Upstream) -> None:

@@ -142,6 +142,14 @@ class JobRuns:
             async with asyncio.timeout(SECONDS):
                 return await self.executor.run(request, self.events.append)
 
+    async def leave(self, tasks: str, **variables: Any) -> None:
+        """Start a Job, and leave it to the next operator once its tasks have written `count`."""
+        running = asyncio.create_task(self(tasks, **variables))
+        await self.written("count")
+        self.launcher.leave()
+        running.cancel()
+        await asyncio.wait({running})
+
     async def written(self, name: str) -> str:
         """Wait until a task has written a file; return its content."""
         async with asyncio.timeout(SECONDS):

@@ -164,11 +164,7 @@ async def test_the_next_operator_adopts_a_running_job(runs: JobRuns) -> None:
 - kubernetes.core.k8s_info: {kind: ConfigMap, namespace: '{{ ns }}', name: owner}
 """
     )
-    first = asyncio.create_task(runs(tasks, ns=runs.ref.namespace))
-    await runs.written("count")
-    runs.launcher.leave()
-    first.cancel()
-    await asyncio.wait({first})
+    await runs.leave(tasks, ns=runs.ref.namespace)
     await runs.stop()
     name = (await runs.job())["metadata"]["name"]
     (runs.out / "go").touch()
@@ -218,11 +214,7 @@ async def test_the_next_operator_ends_the_job_of_a_resource_that_it_does_not_run
     runs: JobRuns, current: str
 ) -> None:
     """The resource is suspended, deleted, or another one: its Pod does not wait for a deadline."""
-    running = asyncio.create_task(runs(WAITING))
-    await runs.written("count")
-    runs.launcher.leave()
-    running.cancel()
-    await asyncio.wait({running})
+    await runs.leave(WAITING)
     await runs.stop()
     await runs.start()
     uid = runs.owner["metadata"]["uid"]
@@ -236,11 +228,7 @@ async def test_the_next_operator_ends_the_job_of_a_resource_that_it_does_not_run
 @pytest.mark.parametrize("owner", ["another operator", "another replica"])
 async def test_jobs_of_others_are_not_ended(runs: JobRuns, owner: str) -> None:
     """Two operators may share the namespace of Jobs, and the slot may have moved meanwhile."""
-    running = asyncio.create_task(runs(WAITING))
-    await runs.written("count")
-    runs.launcher.leave()
-    running.cancel()
-    await asyncio.wait({running})
+    await runs.leave(WAITING)
     await runs.stop()
     if owner == "another operator":
         runs.port = 0
@@ -289,11 +277,7 @@ async def test_a_job_whose_run_had_ended_when_the_operator_was_killed_is_kept(
 
 async def test_a_job_for_an_outdated_role_is_not_adopted(runs: JobRuns) -> None:
     """It is deleted, and the edited role runs as another Job."""
-    first = asyncio.create_task(runs(WAITING))
-    await runs.written("count")
-    runs.launcher.leave()
-    first.cancel()
-    await asyncio.wait({first})
+    await runs.leave(WAITING)
     name = (await runs.job())["metadata"]["name"]
     async with asyncio.timeout(SECONDS):
         outcome = await runs("- debug: {msg: edited}\n")
