@@ -13,7 +13,7 @@ from rich.console import Console
 from bench import (
     burst,
     churn,
-    document,
+    docs_page,
     facts,
     latency,
     many_resources,
@@ -82,7 +82,7 @@ def main(*, quick: bool, only: tuple[str, ...], keep: bool) -> None:
     console = Console(highlight=False)
     # Lines are not wrapped in a file.
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
-    circumstances = document.circumstances()
+    circumstances = docs_page.circumstances()
     try:
         rows, found = _measure(console, QUICK if quick else Effort(), only or (*GROUPS, _BREAKDOWN))
     except (BenchError, ClusterError) as error:
@@ -123,12 +123,12 @@ def _show(console: Console, rows: Sequence[Row], found: Breakdown | None) -> Non
 
 def _keep(rows: Sequence[Row], found: Breakdown | None, circumstances: str) -> None:
     if rows:
-        document.write_part(
+        docs_page.write_part(
             "table", f"Measured: {circumstances} at the start.\n\n{markdown_table(rows)}"
         )
     if found is not None:
-        document.write_part("breakdown", f"```\n{found.text()}\n```")
-        document.PICTURE.write_text(found.picture)
+        docs_page.write_part("breakdown", f"```\n{found.text()}\n```")
+        docs_page.PICTURE.write_text(found.picture)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.anatomy import Span, Traces
 from bench.api import THREE
 from bench.environment import BenchEnvironment, Setup, Site
 from bench.picture import svg
 from bench.process_timeline import descendants
+from bench.reconcile_spans import Span, Traces
 from bench.recorder import RequestRecorder
 
 _TITLE = "From the edit of a field to the end of its reconcile: three Kubernetes tasks"

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from bench.api import CONFIG_MAP, THREE, WEB, Kind
 from bench.burst import names
-from bench.document import DOCS
+from bench.docs_page import DOCS
 from bench.environment import PROJECT, BenchEnvironment, Setup, Site, open_environment
 from bench.errors import BenchError
 from bench.panels import Line, Panel, svg

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench import document
+from bench import docs_page
 from bench.api import EMPTY, FILES, LONG, THREE, Kind
 from bench.environment import BenchEnvironment, Setup, Site, open_environment
 from bench.figures import Cost, percent
@@ -51,7 +51,7 @@ def main(*, patches: tuple[str, ...], role: str, pairs: int, batch: int) -> None
     """Print what each of PATCHES gains, all of them by default."""
     console = Console(highlight=False)
     table = Table("patch", "with it", "without", "CPU time", "wall time")
-    console.print(f"Role: {role}; {pairs} pairs; {document.circumstances()} at the start")
+    console.print(f"Role: {role}; {pairs} pairs; {docs_page.circumstances()} at the start")
     with open_environment() as environment:
         for gain in measure_gains(environment, patches or _SWITCHABLE, _ROLES[role], pairs, batch):
             console.print("  ".join(gain.cells))

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from bench.anatomy import LANES, Span
+from bench.reconcile_spans import LANES, Span
 
 _WIDTH, _LEFT, _ROW, _TOP = 1200, 90, 22, 30
 _LINES = 15

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import click
 from rich.console import Console
 
-from bench import accounting, convergence, document
+from bench import accounting, convergence, docs_page
 from bench.api import THREE
 from bench.burst import names
 from bench.environment import BenchEnvironment, Setup, Site, open_environment, wait_until
@@ -230,7 +230,7 @@ def soak(environment: BenchEnvironment, plan: Plan, console: Console) -> Result:
 def main(*, minutes: float, resources: int, seed: int | None, keep: bool) -> None:
     """Edit, delete, create and kill at random; exit with 1 if a check fails."""
     console = Console(highlight=False, soft_wrap=True)
-    circumstances = document.circumstances()
+    circumstances = docs_page.circumstances()
     plan = Plan(minutes, resources, random.randrange(10**6) if seed is None else seed)  # noqa: S311
     description = f"{plan.resources} resources, {plan.minutes:g} minutes, seed {plan.seed}"
     console.print(description)
@@ -243,7 +243,7 @@ def main(*, minutes: float, resources: int, seed: int | None, keep: bool) -> Non
     console.print("All resources converged; no growth, no leaked processes")
     console.print(result.table(), markup=False)
     if keep:
-        document.write_part(
+        docs_page.write_part(
             "soak", f"{description}; {circumstances} at the start.\n\n{result.table()}"
         )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench.document import circumstances, write_part
+from bench.docs_page import circumstances, write_part
 from bench.errors import BenchError
 from bench.etcd.chaos import KIND, NAME, Chaos, Plan, Result
 from bench.etcd.idle import IdlePass, Subject, idle_passes, nginx_operator

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench.document import DOCS, circumstances, write_part
+from bench.docs_page import DOCS, circumstances, write_part
 from bench.errors import BenchError
 from bench.scale.chaos import KIND, Plan
 from bench.scale.session import PARTS, PROJECT, Figures, Session

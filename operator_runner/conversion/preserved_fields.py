@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from operator_runner.conversion.field_paths import ABSENT, canonical, get, put, same
-from operator_runner.core.bounds import MAX_DEPTH, depth
+from operator_runner.core.json_bounds import MAX_DEPTH, depth
 from operator_runner.core.model import ANNOTATION_DOMAIN, FieldPath, Json
 
 PREFIX = f"conversion.{ANNOTATION_DOMAIN}/"

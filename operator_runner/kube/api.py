@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from operator_runner.core import bounds
+from operator_runner.core import json_bounds
 from operator_runner.core.errors import (
     ApiError,
     Conflict,
@@ -68,7 +68,8 @@ class Api:
         """Send `body` to an API path such as `/api/v1/namespaces` and return the JSON response.
 
         `timeout` is in seconds, retries included. `outer_levels` is 2 for lists of objects, see
-        `bounds.decode`. `fence` is that of a write. Raises ApiError; Fenced if it was not sent.
+        `json_bounds.decode`. `fence` is that of a write. Raises ApiError; Fenced if it was not
+        sent.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
@@ -157,7 +158,7 @@ def _retry_after_seconds(response: aiohttp.ClientResponse) -> float | None:
 async def _decode(response: aiohttp.ClientResponse, what: str, outer_levels: int = 0) -> Json:
     raw = await response.read()
     try:
-        answer: Any = bounds.decode(raw, outer_levels)
+        answer: Any = json_bounds.decode(raw, outer_levels)
     except ValueError:
         answer = None
     if response.status < 400 and isinstance(answer, dict):  # noqa: PLR2004

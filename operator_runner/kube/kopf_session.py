@@ -1,7 +1,7 @@
 """HTTP sessions for kopf, on the connection that all parts share.
 
 kopf decodes responses by itself: a list with `json()`, a watch with `content.iter_chunked()`.
-Both return objects within the bounds of `core.bounds` here.
+Both return objects within the bounds of `core.json_bounds` here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp.client_reqrep import ClientResponse
 from yarl import URL
 
-from operator_runner.core import bounds
+from operator_runner.core import json_bounds
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.kube.api import is_watch
 from operator_runner.kube.line_splitting import split_lines
@@ -93,7 +93,7 @@ def _bounded_response(
 
         async def json(self, **_: Any) -> Any:
             raw = await self.read()
-            content = bounds.decode(raw, _LEVELS_AROUND_ITEM) if raw.strip() else None
+            content = json_bounds.decode(raw, _LEVELS_AROUND_ITEM) if raw.strip() else None
             on_json(self.url, self.status, content)
             return content
 
@@ -114,7 +114,7 @@ class _BoundedLines:
         """Yield whole lines; `size` is the number of bytes to read at a time."""
         try:
             async for line in split_lines(self._content.iter_chunked(size)):
-                yield bounds.shorten(line, _LEVELS_AROUND_EVENT) + b"\n"
+                yield json_bounds.shorten(line, _LEVELS_AROUND_EVENT) + b"\n"
         finally:
             if self._ended is not None:
                 self._ended()

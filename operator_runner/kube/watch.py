@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from operator_runner.core import bounds
+from operator_runner.core import json_bounds
 from operator_runner.core.errors import ApiError, Forbidden, NotFound, Unavailable
 from operator_runner.core.model import Json
 from operator_runner.kube.api import Api, error_from_status, metadata_watch_key
@@ -277,7 +277,7 @@ def _tombstone(body: Json) -> Json:
 
 def _parse(line: bytes, path: str) -> Json:
     try:
-        change: Json = bounds.decode(line, 1)
+        change: Json = json_bounds.decode(line, 1)
     except ValueError as error:
         raise Unavailable(f"watch {path}: invalid JSON in the response") from error
     if change["type"] == "ERROR":

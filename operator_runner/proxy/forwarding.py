@@ -14,9 +14,9 @@ import structlog
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from operator_runner.core.bounds import Pruner
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import UNFENCED, Fence, WritePermit
+from operator_runner.core.json_bounds import Pruner
 from operator_runner.core.model import RunApiRequest
 from operator_runner.kube.api import JSON, Api, is_watch
 from operator_runner.kube.decoding import DecodingError

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from aiohttp import hdrs
 
-from operator_runner.core.bounds import MAX_DEPTH, Pruner, height
+from operator_runner.core.json_bounds import MAX_DEPTH, Pruner, height
 from operator_runner.kube.api import JSON
 from operator_runner.proxy.bodies import media_type
 from operator_runner.proxy.response_tracker import TrackedRequest

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from operator_runner.core.bounds import shorten
 from operator_runner.core.errors import ApiError
+from operator_runner.core.json_bounds import shorten
 from operator_runner.core.model import GVK, FieldChange, Json, ObjectRef, Watch
 from operator_runner.kube.decoding import DecodingError, decode_json
 from operator_runner.kube.discovery import Discovery

@@ -17,6 +17,7 @@ from operator_runner.reconcile.conditions import is_waiting, put_condition, read
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.request_annotations import (
     DRIFT_ANNOTATION,
+    DRIFT_POLICY_CHANGED,
     annotations_of,
     pending_request,
 )
@@ -50,7 +51,9 @@ def policy_of(body: Json, watch: Watch) -> Drift:
 
 def has_change(causes: Iterable[Cause]) -> bool:
     """Return whether a cause is a change of what the resource asks for, or a request."""
-    return any(cause.trigger not in _UNCHANGED for cause in causes)
+    return any(
+        cause.trigger not in _UNCHANGED and cause.detail != DRIFT_POLICY_CHANGED for cause in causes
+    )
 
 
 def is_drift_run(body: Json, succeeded: int | None) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from operator_runner.core.bounds import failure_reason
 from operator_runner.core.errors import RunError
+from operator_runner.core.json_bounds import failure_reason
 from operator_runner.core.model import Json, ObjectRef, RunContent, RunRequest, Watch
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.core.settings import AnsibleSettings

@@ -9,8 +9,8 @@ from functools import partial
 
 import structlog
 
-from operator_runner.core.bounds import failure_reason
 from operator_runner.core.errors import Conflict, RunError
+from operator_runner.core.json_bounds import failure_reason
 from operator_runner.core.model import (
     Cause,
     Drift,

@@ -43,6 +43,7 @@ ANNOTATIONS = frozenset(
 
 SUSPENDED, RESUMED = "suspended", "resumed"
 REQUESTED, RETRY_REQUESTED = "run requested", "retry requested"
+DRIFT_POLICY_CHANGED = "drift policy changed"
 """Details of causes."""
 _MAX_ID_CHARACTERS = 128
 _MAX_MESSAGE_BYTES = 1024
@@ -125,5 +126,6 @@ def requested_change(old: Mapping[str, str], new: Mapping[str, str]) -> str:
         return SUSPENDED if after is not Suspension.NONE else RESUMED
     request = new.get(REQUEST_ANNOTATION)
     if not pending_request(new) or request == old.get(REQUEST_ANNOTATION):
-        return ""
+        is_same = old.get(DRIFT_ANNOTATION) == new.get(DRIFT_ANNOTATION)
+        return "" if is_same else DRIFT_POLICY_CHANGED
     return RETRY_REQUESTED if new.get(RESET_ANNOTATION) == request else REQUESTED

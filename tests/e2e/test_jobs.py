@@ -83,6 +83,8 @@ def replicas_of(namespace: str, image: str) -> list[Json]:
             "--leader-elect",
             "--leader-election-id=echo",
             "--shards=auto",
+            # A replica may get many resources before the other one gets its first.
+            "--max-concurrent-reconciles=20",
             f"--jobs-service={SERVICE}",
             "--health-probe-bind-address=:8081",
             "--zap-encoder=json",

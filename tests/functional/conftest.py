@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,8 @@ import pytest
 
 from bench.environment import BenchEnvironment
 from operator_runner.devcluster import Cluster
-from tests.support import audit_log
+from tests.support import audit_log as audit
+from tests.support.audit_log import AuditLog
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND
 from tests.support.operator import Operator
@@ -42,8 +44,22 @@ def echo_crd(control_plane_cluster: Cluster) -> None:
 def audited_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Start a control plane with the CRD and an audit log of all writes."""
     policy = tmp_path_factory.mktemp("audit") / "policy.yaml"
-    with audit_log.audited_cluster(policy, PROJECT / "crd.yaml", ECHOES) as cluster:
+    with audit.audited_cluster(policy, PROJECT / "crd.yaml", ECHOES) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def audited_kubectl(audited_cluster: Cluster) -> Kubectl:
+    """Kubectl for a namespace of the test, with an audit log."""
+    name = f"test-{secrets.token_hex(4)}"
+    audited_cluster.exec(["kubectl", "create", "namespace", name])
+    return Kubectl(audited_cluster.bin / "kubectl", name)
+
+
+@pytest.fixture
+def audit_log(audited_cluster: Cluster, audited_kubectl: Kubectl) -> AuditLog:
+    """Return the audit log of the test's namespace."""
+    return AuditLog(audited_cluster.home.log_of("audit"), audited_kubectl.namespace)
 
 
 @pytest.fixture

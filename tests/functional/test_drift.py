@@ -106,6 +106,10 @@ def test_a_new_role_is_drift_and_the_annotation_overrides_the_watch(
     message = _wait_drifted(kubectl, operator, "False", 2)
     assert message.endswith("drift is ignored")
 
-    kubectl("annotate", KIND, "a", f"{policy}=enforce", "--overwrite")
     kubectl("patch", "configmap", "a", '--patch={"data": {"text": "other"}}')
+    wait_until_idle(operator)
+    kubectl("annotate", KIND, "a", f"{policy}=warn", "--overwrite")
+    _wait_drifted(kubectl, operator, "True", 2)
+    assert text_of(kubectl) == "other"
+    kubectl("annotate", KIND, "a", f"{policy}=enforce", "--overwrite")
     wait_for_text(kubectl, operator, "goodbye 2")

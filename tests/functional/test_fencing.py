@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -49,17 +48,9 @@ for number in itertools.count():
 
 
 @pytest.fixture
-def audit_log(audited_cluster: Cluster, kubectl: Kubectl) -> AuditLog:
-    """Return the audit log of the control plane."""
-    return AuditLog(audited_cluster.home.log_of("audit"), kubectl.namespace)
-
-
-@pytest.fixture
-def kubectl(audited_cluster: Cluster) -> Kubectl:
-    """Kubectl for a namespace of the test."""
-    name = f"test-{secrets.token_hex(4)}"
-    audited_cluster.exec(["kubectl", "create", "namespace", name])
-    return Kubectl(audited_cluster.bin / "kubectl", name)
+def kubectl(audited_kubectl: Kubectl) -> Kubectl:
+    """Kubectl for the control plane with an audit log."""
+    return audited_kubectl
 
 
 @pytest.fixture

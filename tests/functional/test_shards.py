@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,7 +16,6 @@ import yaml
 
 from operator_runner.controller.loop_throttle import QUICK_SECONDS
 from operator_runner.core.slot_assignment import SLOTS, Assignment, decode_assignment, slot_of
-from operator_runner.devcluster import Cluster
 from operator_runner.kube.shard_leases import ASSIGNMENT, BACKOFF
 from tests.support.audit_log import AuditLog, make_replica
 from tests.support.kubectl import Json, Kubectl
@@ -42,17 +40,9 @@ NAMES = ("first", "second", "third")
 
 
 @pytest.fixture
-def kubectl(audited_cluster: Cluster) -> Kubectl:
-    """Kubectl for a namespace of the test."""
-    name = f"test-{secrets.token_hex(4)}"
-    audited_cluster.exec(["kubectl", "create", "namespace", name])
-    return Kubectl(audited_cluster.bin / "kubectl", name)
-
-
-@pytest.fixture
-def audit_log(audited_cluster: Cluster, kubectl: Kubectl) -> AuditLog:
-    """Return the audit log of the control plane."""
-    return AuditLog(audited_cluster.home.log_of("audit"), kubectl.namespace)
+def kubectl(audited_kubectl: Kubectl) -> Kubectl:
+    """Kubectl for the control plane with an audit log."""
+    return audited_kubectl
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Restrictions of unit tests: no network, no leaked tasks, 20 seconds of CPU time each."""
+"""Restrictions of unit tests: no network, no leaked tasks, 10 seconds of CPU time each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from pytest_socket import disable_socket, enable_socket
 
-_CPU_SECONDS = 20
+_CPU_SECONDS = 10
 """Most take milliseconds; on a busy machine, cores that are shared compute less in a second."""
 
 

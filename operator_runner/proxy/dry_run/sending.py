@@ -8,7 +8,7 @@ from typing import TypeVar
 import aiohttp
 from aiohttp import hdrs, web
 
-from operator_runner.core import bounds
+from operator_runner.core import json_bounds
 from operator_runner.kube.api import JSON
 from operator_runner.kube.session import Connection
 from operator_runner.kube.worker_thread import WorkerThread
@@ -46,7 +46,7 @@ class Sender:
     ) -> ApiResponse:
         """Send a request with a JSON response. Raises StatusError without one, and beyond bounds.
 
-        Values of the response that are nested too deep are empty; see `bounds.decode` for
+        Values of the response that are nested too deep are empty; see `json_bounds.decode` for
         `outer_levels`. The credentials are sent to no other server: a redirect is an error.
         """
         headers = {hdrs.ACCEPT: JSON}
@@ -68,7 +68,7 @@ class Sender:
                     raise StatusError(502, f"the API server redirects {method} {path}")
                 raw = await _bounded(response)
                 decoded = await self.call(
-                    grant, JSON, len(raw), lambda: bounds.decode(raw, outer_levels)
+                    grant, JSON, len(raw), lambda: json_bounds.decode(raw, outer_levels)
                 )
         except (aiohttp.ClientError, OSError) as error:
             reason = f"no response from the API server {self._connection.server}: {error}"

@@ -17,7 +17,7 @@ import pytest
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.bounds import MAX_DEPTH
+from operator_runner.core.json_bounds import MAX_DEPTH
 from operator_runner.core.model import (
     GVK,
     Json,

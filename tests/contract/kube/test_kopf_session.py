@@ -6,7 +6,7 @@ import json
 
 from aiohttp import web
 
-from operator_runner.core.bounds import MAX_DEPTH, height
+from operator_runner.core.json_bounds import MAX_DEPTH, height
 from operator_runner.kube.api import Api
 from operator_runner.kube.kopf_session import KopfSession
 from operator_runner.kube.session import Connection, connect

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from operator_runner.controller.sources.primary import PrimaryWatcher
-from operator_runner.core.bounds import MAX_DEPTH, height
 from operator_runner.core.errors import Expired, NotFound
+from operator_runner.core.json_bounds import MAX_DEPTH, height
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.session import connect

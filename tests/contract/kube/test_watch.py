@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from operator_runner.controller.predicates.dependent_changes import Version
-from operator_runner.core.bounds import MAX_DEPTH, height
 from operator_runner.core.errors import Forbidden, NotFound
+from operator_runner.core.json_bounds import MAX_DEPTH, height
 from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from operator_runner.core.bounds import MAX_DEPTH, height
+from operator_runner.core.json_bounds import MAX_DEPTH, height
 from operator_runner.kube.session import connect
 from operator_runner.net.connections import Connections
 from operator_runner.proxy import server as proxy_module

@@ -11,7 +11,7 @@ import pytest
 import structlog
 from aiohttp import hdrs
 
-from operator_runner.core.bounds import MAX_DEPTH, height
+from operator_runner.core.json_bounds import MAX_DEPTH, height
 from operator_runner.core.model import Json
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.devcluster import Cluster

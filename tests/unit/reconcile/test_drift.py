@@ -31,6 +31,7 @@ from operator_runner.reconcile.drift import (
     policy_of,
 )
 from operator_runner.reconcile.preview import Preview
+from operator_runner.reconcile.request_annotations import DRIFT_ANNOTATION, requested_change
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 REF = ObjectRef(GVK("apps", "v1", "Deployment"), "default", "web")
@@ -107,6 +108,14 @@ def test_a_pending_request_is_not_drift() -> None:
 def test_causes_that_change_the_desired_state(triggers: list[Trigger], expected: bool) -> None:
     """Their runs write."""
     assert has_change(Cause(trigger) for trigger in triggers) is expected
+
+
+def test_a_new_policy_does_not_change_the_desired_state() -> None:
+    """A run with the policy `warn` reports; another annotation beside it is a change."""
+    policy = Cause(Trigger.ANNOTATION, requested_change({}, {DRIFT_ANNOTATION: "warn"}))
+    assert policy.detail == "drift policy changed"
+    assert not has_change([policy])
+    assert has_change([policy, Cause(Trigger.ANNOTATION, "note")])
 
 
 def test_the_condition_has_the_writes_of_a_preview() -> None:

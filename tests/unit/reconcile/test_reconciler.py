@@ -16,9 +16,9 @@ import pytest
 import structlog.testing
 
 from operator_runner.controller.sources.own_writes import OwnWrites
-from operator_runner.core.bounds import decode
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import RunError
+from operator_runner.core.json_bounds import decode
 from operator_runner.core.model import (
     GVK,
     Cause,

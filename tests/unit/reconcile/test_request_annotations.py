@@ -14,6 +14,7 @@ from operator_runner.core.model import Cause, Json, RunOutcome, Stats, Trigger
 from operator_runner.reconcile.conditions import is_suspended, read_conditions
 from operator_runner.reconcile.decide import Ignore, Run, Suspend, decide
 from operator_runner.reconcile.request_annotations import (
+    DRIFT_ANNOTATION,
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
     RESET_ANNOTATION,
@@ -91,6 +92,10 @@ def test_a_request_is_pending_until_it_was_handled(
         ({}, REQUESTED | {RESET_ANNOTATION: "1"}, "retry requested"),
         ({}, REQUESTED | {RESET_ANNOTATION: "0"}, "run requested"),
         ({}, {"note": "1"}, ""),
+        ({}, {DRIFT_ANNOTATION: "warn"}, "drift policy changed"),
+        ({DRIFT_ANNOTATION: "warn"}, {DRIFT_ANNOTATION: "warn"}, ""),
+        ({DRIFT_ANNOTATION: "warn"}, {}, "drift policy changed"),
+        ({DRIFT_ANNOTATION: "warn"}, REQUESTED, "run requested"),
     ],
 )
 def test_a_change_of_the_annotations_is_a_request(

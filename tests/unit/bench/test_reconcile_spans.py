@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from bench.anatomy import Span, Traces
 from bench.picture import svg
 from bench.process_timeline import ProcessLifetime
+from bench.reconcile_spans import Span, Traces
 from bench.recorder import Request
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.document import PAGE, write_part
+from bench.docs_page import PAGE, write_part
 
 
 def test_only_the_marked_section_is_replaced(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core.bounds import (
+from operator_runner.core.json_bounds import (
     MAX_DEPTH,
     MAX_SIZE,
     Pruner,
