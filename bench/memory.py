@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from bench import accounting
 from bench.api import PAUSE, THREE
 from bench.environment import BenchEnvironment, Setup, Site, wait_until
-from bench.figures import Goal, Row, mebibytes
-from bench.single import reconcile_steadily
+from bench.figures import Goal, Row, hundredths, mebibytes
+from bench.single import reconcile_steadily, tick
 
 _MB = 1024**2
 _RUNS = 3
@@ -17,6 +17,7 @@ _PROCESSES = 3
 """Minimum processes of a run: supervisor, play, module."""
 _NEXT, _PREPARED = 1, 2
 """The next run, and its processes that are kept ready: supervisor and play."""
+_IDLE = "5s"
 _QUIET_SECONDS = 1.0
 """Time without a new process after which a run is inside its task."""
 
@@ -33,12 +34,31 @@ def measure_memory(environment: BenchEnvironment) -> Iterator[Row]:
         reconcile_steadily(site)
         idle = accounting.memory(site.family())
         yield _row("memory: operator and fork server, idle", idle, 200, 140)
+    yield from _measure_unloaded(environment)
     flags = (f"--max-runs={_RUNS}", f"--max-concurrent-reconciles={_RUNS}")
     with environment.site(Setup("warm", PAUSE, flags)) as site:
         # Processes kept ready for the next run exist in both measurements.
         first = _with_runs(site, 1)
         each = (_with_runs(site, _RUNS) - first) / (_RUNS - 1)
         yield _row("memory: each run in flight", each, 40, 25)
+
+
+def _measure_unloaded(environment: BenchEnvironment) -> Iterator[Row]:
+    """Measure an operator whose fork server has ended, and the next run, which loads Ansible."""
+    with environment.site(Setup("warm", THREE, (f"--fork-server-idle-timeout={_IDLE}",))) as site:
+        environment.api.create(THREE, site.namespace, "a", {"size": 1})
+        site.wait_for_end(1)
+        reconcile_steadily(site)
+        wait_until(lambda: len(site.family()) == 1, "the fork server has ended", 60)
+        unloaded = accounting.memory(site.family())
+        ended, begun = site.ended(), time.monotonic()
+        tick(site, ended)
+        site.wait_for_end(ended + 1)
+        taken = time.monotonic() - begun
+    yield _row("memory: operator, idle, Ansible unloaded", unloaded, 100, 90)
+    yield Row(
+        "first run after that, wall time", hundredths(taken), "", taken, Goal(10, 2), hundredths
+    )
 
 
 def _with_runs(site: Site, count: int) -> int:

@@ -9,9 +9,10 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -65,6 +66,39 @@ class WarmRun:
         return self._stream.exit_status
 
 
+class IdleTimer:
+    """Calls a function when nothing has been in use for a time; None: never."""
+
+    def __init__(self, timeout: timedelta | None, call: Callable[[], None]) -> None:
+        """Take the function; the time begins with `start`, and after each use."""
+        self._timeout, self._call = timeout, call
+        self._users = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[None]:
+        """Mark a use, from the beginning of the block to its end."""
+        self.stop()
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self.start()
+
+    def start(self) -> None:
+        """Begin the time anew, unless something is in use."""
+        self.stop()
+        if self._timeout is not None and not self._users:
+            seconds = self._timeout.total_seconds()
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._call)
+
+    def stop(self) -> None:
+        """Call the function no more, until the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class WarmLauncher:
     """Starts runs as forks of a process that has everything loaded."""
 
@@ -88,6 +122,7 @@ class WarmLauncher:
         self._retired: list[ForkServer] = []
         """Servers that take no more runs; they exit after the last one."""
         self._starting = asyncio.Lock()
+        self._idle = IdleTimer(ansible.fork_server_idle_timeout, self._unload)
 
     async def open(self) -> None:
         """Start a server unless one is ready. Raises RunError if it cannot be started."""
@@ -98,6 +133,7 @@ class WarmLauncher:
             if self._server is None:
                 self._server = await self._load()
                 self._started()
+                self._idle.start()
 
     async def _load(self) -> ForkServer:
         """Start a server; another one in place of one that is killed while it loads."""
@@ -119,6 +155,7 @@ class WarmLauncher:
 
     async def close(self) -> None:
         """End all servers and their runs."""
+        self._idle.stop()
         servers = [*self._retired, *([self._server] if self._server else [])]
         await asyncio.gather(*(server.stop() for server in servers))
 
@@ -132,16 +169,17 @@ class WarmLauncher:
             # The part that is the same for every run.
             "sandbox": {**spec["sandbox"], "visible": [], "readable": []},
         }
-        forking = asyncio.create_task(self._fork(message(header, spec)))
-        try:
-            fork = await asyncio.shield(forking)
-        except asyncio.CancelledError:
-            await (await forking).end()
-            raise
-        try:
-            yield WarmRun(EventStream(fork.reader))
-        finally:
-            await fork.end()
+        with self._idle.use():
+            forking = asyncio.create_task(self._fork(message(header, spec)))
+            try:
+                fork = await asyncio.shield(forking)
+            except asyncio.CancelledError:
+                await (await forking).end()
+                raise
+            try:
+                yield WarmRun(EventStream(fork.reader))
+            finally:
+                await fork.end()
 
     async def _fork(self, spec: bytes) -> _Fork:
         """Have the run forked, by a new server if the present one is outdated or has ended.
@@ -175,6 +213,15 @@ class WarmLauncher:
                 "Fork server exited; starting another",
                 hint="if it repeats, raise the memory limit of the operator",
             )
+        self._retire(server)
+
+    def _unload(self) -> None:
+        """End the server, which no run uses; the next run starts another one."""
+        if self._server is not None:
+            _log.info("Unloaded Ansible: no runs; the next run loads it again")
+            self._retire(self._server)
+
+    def _retire(self, server: ForkServer) -> None:
         self._server = None
         self._retired = [retired for retired in self._retired if not retired.gone]
         self._retired.append(server)

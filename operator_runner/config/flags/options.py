@@ -175,6 +175,12 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         default="warm",
         type=click.Choice(["warm", "cold"]),
     ),
+    _duration(
+        _RUNS,
+        "--fork-server-idle-timeout",
+        "0s",
+        "Time without a run after which Ansible is unloaded until the next run; 0s: never.",
+    ),
     _duration(_RUNS, "--run-timeout", "0s", "Maximum duration of a run; 0s: unlimited."),
     _duration(
         _RUNS,

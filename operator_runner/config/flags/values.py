@@ -270,7 +270,7 @@ def _ansible(
     encoder = log_settings_from(options).encoder or ("console" if terminal else "json")
     events = options["ansible_log_events"].lower()
     inventory = environ.get("ANSIBLE_INVENTORY")
-    timeout = options["run_timeout"]
+    timeout, idle = options["run_timeout"], options["fork_server_idle_timeout"]
     return AnsibleSettings(
         verbosity=options["ansible_verbosity"],
         verbosity_of_kind=environment.verbosity(environ, kinds).values,
@@ -291,6 +291,7 @@ def _ansible(
         step=options["step"],
         timeout=timeout if timeout > _NONE else None,
         isolate_runs=options["isolate_runs"],
+        fork_server_idle_timeout=idle if idle > _NONE else None,
         disabled_patches=environment.disabled_patches(environ),
     )
 

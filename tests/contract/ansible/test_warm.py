@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +73,20 @@ class Runs:
         return [server for server in found if server.pid not in self.others]
 
 
-@pytest.fixture
-async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
+@asynccontextmanager
+async def _runs(scratch: Path, settings: AnsibleSettings) -> AsyncIterator[Runs]:
     others = _children()
     starts: list[str] = []
-    async with open_launcher("warm", SETTINGS, lambda: starts.append("server")) as launcher:
+    async with open_launcher("warm", settings, lambda: starts.append("server")) as launcher:
         assert isinstance(launcher, WarmLauncher)
-        runs = Runs(tmp_path, launcher, others)
+        runs = Runs(scratch, launcher, others)
         runs.starts = starts
+        yield runs
+
+
+@pytest.fixture
+async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
+    async with _runs(tmp_path, SETTINGS) as runs:
         yield runs
 
 
@@ -256,6 +264,19 @@ async def test_a_replaced_server_ends_with_the_launcher(
     assert not (await sleeping).successful
     assert not any(is_running(server) for server in servers)
     await asyncio.to_thread(eventually, lambda: not sleepers(nap))
+
+
+async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> None:
+    """A run that takes longer than the timeout is not idle; all processes end after it."""
+    settings = replace(SETTINGS, fork_server_idle_timeout=timedelta(seconds=1))
+    async with _runs(tmp_path, settings) as runs:
+        for _ in range(2):
+            await asyncio.to_thread(eventually, lambda: not runs.servers())
+            starts = len(runs.starts)
+            assert (await runs("- command: sleep 3\n- debug:\n")).successful
+            assert len(runs.starts) == starts + 1
+        family = [each for server in runs.servers() for each in server.children(recursive=True)]
+        await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))
 
 
 async def test_files_that_change_all_the_time_do_not_put_a_run_off(

@@ -98,6 +98,7 @@ def test_every_flag_reaches_its_setting() -> None:
         "--ansible-roles-path=/r",
         "--ansible-collections-path=/c",
         "--run-timeout=15m",
+        "--fork-server-idle-timeout=10m",
         "--leader-elect",
         "--leader-election-id=web",
         "--leader-election-namespace=shop",
@@ -128,6 +129,7 @@ def test_every_flag_reaches_its_setting() -> None:
         ansible=AnsibleSettings(
             verbosity=0,
             args="--vault-password-file /p",
+            fork_server_idle_timeout=timedelta(minutes=10),
             log_events="everything",
             roles_path="/r",
             collections_path="/c",
