@@ -33,14 +33,14 @@ def measure_memory(environment: BenchEnvironment) -> Iterator[Row]:
         site.wait_for_end(1)
         reconcile_steadily(site)
         idle = accounting.memory(site.family())
-        yield _row("memory: operator and fork server, idle", idle, 200, 140)
+        yield _row("memory: operator and fork server, idle", idle, 200, 90)
     yield from _measure_unloaded(environment)
     flags = (f"--max-runs={_RUNS}", f"--max-concurrent-reconciles={_RUNS}")
     with environment.site(Setup("warm", PAUSE, flags)) as site:
         # Processes kept ready for the next run exist in both measurements.
         first = _with_runs(site, 1)
         each = (_with_runs(site, _RUNS) - first) / (_RUNS - 1)
-        yield _row("memory: each run in flight", each, 40, 25)
+        yield _row("memory: each run in flight", each, 40, 20)
 
 
 def _measure_unloaded(environment: BenchEnvironment) -> Iterator[Row]:
