@@ -50,6 +50,7 @@ _PATTERNS = [
         (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "<time>"),
         (r"(?<=LAST DEPLOYED: )\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}", "<time>"),
         (r"\b\d:\d\d:\d\d\.\d{6}\b", "<delta>"),
+        (r"(?<=\bPaused for )[\d.]+(?= seconds)", "<seconds>"),
         # Made for a module by its action, or by the module for itself where that did not; a cold
         # run has it in the user's remote_tmp, a warm one in its own temporary directory.
         (
