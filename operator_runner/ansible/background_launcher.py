@@ -28,8 +28,9 @@ class BackgroundLauncher:
     _opening: asyncio.Task[Launcher]
 
     async def ready(self) -> None:
-        """Return when the launcher is open. Raises the error of its opening."""
-        await self._opened()
+        """Return when a run can start. Raises the error of the launcher's opening."""
+        launcher = await self._opened()
+        await launcher.ready()
 
     async def failed(self) -> None:
         """Wait until the opening fails, and raise its error; never return if it succeeds."""

@@ -151,7 +151,8 @@ class WarmLauncher:
                 os.close(names)
 
     async def ready(self) -> None:
-        """See `executor.Launcher`; if a server must be replaced, `start` does it."""
+        """See `executor.Launcher`; if a server is outdated, `start` replaces it."""
+        await self.open()
 
     async def close(self) -> None:
         """End all servers and their runs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import pytest
 import structlog.testing
@@ -48,6 +48,27 @@ async def test_runs_wait_until_the_launcher_is_open() -> None:
         await second
         assert opening.steps == ["begun", "open"]
     assert opening.steps == ["begun", "open", "closed"]
+
+
+class Unloaded(ColdLauncher):
+    """A launcher that is open, and has to load Ansible again."""
+
+    def __init__(self) -> None:
+        super().__init__(AnsibleSettings())
+        self.may_load = asyncio.Event()
+
+    async def ready(self) -> None:
+        await self.may_load.wait()
+
+
+async def test_runs_wait_until_ansible_is_loaded_again() -> None:
+    """An open launcher is not enough: the timeout of a run begins when it can start."""
+    unloaded = Unloaded()
+    async with open_in_background(nullcontext(unloaded)) as launcher:
+        ready = asyncio.create_task(launcher.ready())
+        assert not (await asyncio.wait({ready}, timeout=0.1))[0]
+        unloaded.may_load.set()
+        await ready
 
 
 async def test_a_launcher_that_is_not_open_yet_is_closed() -> None:
