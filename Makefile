@@ -157,14 +157,10 @@ contract: $(INSTALLED) ## Run contract tests: one part at a time, on real depend
 	$(TITLE) "Contract tests"
 	@$(BIN)/pytest tests/contract $(THREE) $(ARGS)
 
-PATCH_NAMES := from operator_runner.ansible.patches.registry import switchable_names; print(*switchable_names())
-
 .PHONY: contract-patches
 contract-patches: $(INSTALLED) ## Run the launchers' contract without each patch of ansible-core; PATCHES='deep-copies'
-	@for name in $(or $(PATCHES),$$($(BIN)/python -c '$(PATCH_NAMES)')); do \
-	  printf '\n\033[1m== %s\033[0m\n' "Launchers without the patch $$name"; \
-	  OPERATOR_RUNNER_DISABLE_PATCHES=$$name $(BIN)/pytest tests/contract/ansible/launchers $(THREE) $(ARGS) || exit; \
-	done
+	$(TITLE) "Launchers without each patch"
+	@$(BIN)/pytest tests/contract/ansible/launchers --without-patches='$(or $(PATCHES),all)' $(TWO) $(ARGS)
 
 .PHONY: functional
 functional: $(INSTALLED) ## Run functional tests: the whole operator on a real API server

@@ -14,6 +14,8 @@ DEFAULT_WORK_DIR = Path("/tmp/ansible-operator/runner")  # noqa: S108 (made 0700
 """The work directory of ansible-operator, where users look for it."""
 ExecutorName: TypeAlias = Literal["warm", "cold"]
 """Start of runs: `warm` forks a process that has Ansible loaded, `cold` calls ansible-runner."""
+DISABLED_PATCHES = "OPERATOR_RUNNER_DISABLE_PATCHES"
+"""Environment variable with the patches of ansible-core to skip, a comma list of their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class AnsibleSettings:
     fork_server_idle_timeout: timedelta | None = None
     """Time without a run after which the fork server exits; None: it stays."""
     disabled_patches: tuple[str, ...] = ()
-    """Patches of ansible-core to skip (OPERATOR_RUNNER_DISABLE_PATCHES)."""
+    """Patches of ansible-core to skip (DISABLED_PATCHES)."""
 
     def verbosity_for(self, gvk: GVK) -> int:
         """Return the number of v for this kind."""

@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run all cases of the launchers' contract as Jobs too, not a selection",
     )
+    parser.addoption(
+        "--without-patches",
+        default="",
+        help="run the launchers' contract without each of these patches too; all: without each",
+    )
 
 
 @pytest.fixture

@@ -38,13 +38,14 @@ def _apply_patches() -> None:
     from operator_runner.ansible import dry_run_tasks, task_prompts
     from operator_runner.ansible.patches.registry import PATCHES
     from operator_runner.ansible.patches.selection import select
+    from operator_runner.core.settings import DISABLED_PATCHES
 
     names = {"data-maps", "template-error-lines"}
     if os.environ.get(dry_run_tasks.VARIABLE):
         names.add("dry-run-tasks")
     if os.environ.get(task_prompts.VARIABLE):
         names.add("task-prompts")
-    disabled = os.environ.get("OPERATOR_RUNNER_DISABLE_PATCHES", "").replace(" ", "").split(",")
+    disabled = os.environ.get(DISABLED_PATCHES, "").replace(" ", "").split(",")
     patches, mismatches = select(disabled, [each for each in PATCHES if each.name in names])
     for mismatch in mismatches:
         print(f"[WARNING]: {mismatch}", file=sys.stderr)  # noqa: T201 (as ansible-playbook warns)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from operator_runner.config.flags.types import GO_FALSE, GO_TRUE
 from operator_runner.core.model import GVK
+from operator_runner.core.settings import DISABLED_PATCHES
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
@@ -52,8 +53,8 @@ def raw_output(environ: Mapping[str, str]) -> bool:
 
 
 def disabled_patches(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names in OPERATOR_RUNNER_DISABLE_PATCHES, a comma list."""
-    names = (name.strip() for name in environ.get("OPERATOR_RUNNER_DISABLE_PATCHES", "").split(","))
+    """Return the names of disabled patches, a comma list in the environment."""
+    names = (name.strip() for name in environ.get(DISABLED_PATCHES, "").split(","))
     return tuple(dict.fromkeys(filter(None, names)))
 
 

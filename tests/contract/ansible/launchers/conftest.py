@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_runner.ansible.patches.registry import switchable_names
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.devcluster import Cluster
 from tests.contract.ansible.launchers.launching import Both, Launchers
@@ -29,10 +30,12 @@ def steady_environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def launchers(steady_environment: None) -> Iterator[Launchers]:
+def launchers(steady_environment: None, request: pytest.FixtureRequest) -> Iterator[Launchers]:
     """Share the launchers: a fork server takes seconds to start."""
     del steady_environment  # they inherit it
-    with Launchers(AnsibleSettings(skip_facts=True)) as opened:
+    names = request.config.getoption("--without-patches").split()
+    patches = switchable_names() if names == ["all"] else names
+    with Launchers(AnsibleSettings(skip_facts=True), patches) as opened:
         yield opened
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import Launcher, open_launcher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
-from operator_runner.config.flags.environment import disabled_patches
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 from tests.contract.ansible.launchers.pods import Pods
 from tests.contract.ansible.launchers.projects import Project
@@ -22,15 +21,22 @@ from tests.contract.ansible.launchers.views import without_place
 NAMES: tuple[ExecutorName, ExecutorName] = ("cold", "warm")
 JOB = "job"
 """Name of the third launcher, which starts Jobs."""
+_OF_COLD_RUNS = {"template-error-lines"}
+"""Patches that cold runs have too, unless they are disabled."""
 
 
 class Launchers:
-    """All launchers for some settings, open on one event loop until the block is left."""
+    """All launchers for some settings, open on one event loop until the block is left.
 
-    def __init__(self, settings: AnsibleSettings) -> None:
-        # `make contract-patches` names a patch in the environment, as users do.
-        patches = disabled_patches(os.environ)
-        self._settings = replace(settings, disabled_patches=patches)
+    For each name of `patches`, a warm launcher without this patch of ansible-core is opened beside
+    the others.
+    """
+
+    def __init__(self, settings: AnsibleSettings, patches: Iterable[str] = ()) -> None:
+        self._settings = settings
+        self._pairs: list[tuple[str, str]] = [NAMES]
+        """Names of launchers whose records are compared."""
+        self._patches = tuple(patches)
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
         self._open: dict[str, Launcher] = {}
@@ -45,11 +51,29 @@ class Launchers:
         self._runner.close()
 
     async def _start(self) -> None:
-        for name in NAMES:
-            launcher = open_launcher(name, self._settings)
-            self._open[name] = await self._stack.enter_async_context(launcher)
+        for kind in NAMES:
+            launcher = open_launcher(kind, self._settings)
+            self._open[kind] = await self._stack.enter_async_context(launcher)
+        for patch in self._patches:
+            await self._start_without(patch)
         # Cold would take over silently, and be compared with itself.
-        assert isinstance(self._open["warm"], WarmLauncher)
+        for _, name in self._pairs:
+            assert isinstance(self._open[name], WarmLauncher), name
+
+    async def _start_without(self, patch: str) -> None:
+        cold, warm = (f"{name}-without-{patch}" for name in NAMES)
+        settings = replace(self._settings, disabled_patches=(patch,))
+        self._open[warm] = await self._stack.enter_async_context(open_launcher("warm", settings))
+        if patch in _OF_COLD_RUNS:
+            self._open[cold] = ColdLauncher(settings)
+            self._pairs.append((cold, warm))
+        else:
+            self._pairs.append((NAMES[0], warm))
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of all local launchers."""
+        return self._open
 
     def open_pods(self, pods: Pods) -> None:
         """Open what Jobs need, until the block is left."""
@@ -83,13 +107,16 @@ class Launchers:
         fields of the project for one launcher by its name. `with_job` adds a run as a Job, for
         which `open_pods` must have been called.
         """
-        records = [self.run(name, replace(project, **own(name)), place) for name in NAMES]
-        first, second = map(view, records)
-        found = differences((NAMES[0], NAMES[1]), first, second)
-        assert not found, f"the launchers differ:\n{found}"
+        names = [*self._open, *([JOB] if with_job else [])]
+        records = {
+            name: view(self.run(name, replace(project, **own(name)), place)) for name in names
+        }
+        for pair in self._pairs:
+            found = differences(pair, *(records[name] for name in pair))
+            assert not found, f"the launchers differ:\n{found}"
+        first = records[NAMES[0]]
         if with_job:
-            record = view(self.run(JOB, replace(project, **own(JOB)), place))
-            found = differences((NAMES[0], JOB), without_place(first), without_place(record))
+            found = differences((NAMES[0], JOB), *map(without_place, (first, records[JOB])))
             assert not found, f"the launchers differ:\n{found}"
         return first
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.contract.ansible.launchers.launching import NAMES, Launchers
+from tests.contract.ansible.launchers.launching import Launchers
 from tests.contract.ansible.launchers.projects import Project
 
 
@@ -32,7 +32,7 @@ def test_edits_take_effect_at_the_next_run(launchers: Launchers, tmp_path: Path)
         }
         for version in (1, 2)
     ]
-    for name in NAMES:
+    for name in launchers.names:
         for number, files in enumerate(versions, start=1):
             record = launchers.run(name, Project(files=files), tmp_path / "case")
             (tmp_path / f"case-{name}").rename(tmp_path / f"{name}-{number}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.devcluster import Cluster
-from tests.contract.ansible.launchers.launching import JOB, NAMES, Both
+from tests.contract.ansible.launchers.launching import JOB, Both, Launchers
 from tests.contract.ansible.launchers.projects import Project
 from tests.contract.ansible.launchers.records import Record
 from tests.support import helm
@@ -16,9 +16,11 @@ from tests.support.kubectl import Kubectl
 
 
 @pytest.fixture(scope="module")
-def namespaces(control_plane_cluster: Cluster) -> dict[str, str]:
+def namespaces(control_plane_cluster: Cluster, launchers: Launchers) -> dict[str, str]:
     """Give each launcher a namespace of its own, with names of one length."""
-    made: dict[str, str] = {name: f"test-{secrets.token_hex(4)}" for name in (*NAMES, JOB)}
+    made: dict[str, str] = {
+        name: f"test-{secrets.token_hex(4)}" for name in (*launchers.names, JOB)
+    }
     for namespace in made.values():
         control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
         # Without it no Pod can be created.
