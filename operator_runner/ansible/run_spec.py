@@ -11,7 +11,7 @@ from operator_runner.ansible import dry_run_tasks, event_results, task_prompts
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.core.model import Json, RunRequest
-from operator_runner.core.settings import DISABLED_PATCHES, AnsibleSettings
+from operator_runner.core.settings import AnsibleSettings
 
 COLLECTIONS = Path(__file__).parent.parent / "collections"
 """The collection operator_sdk.util."""
@@ -77,8 +77,6 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         variables["ANSIBLE_ROLES_PATH"] = roles_path_of(ansible)
     if ansible.collections_path:
         variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(ansible.collections_path)
-    if ansible.disabled_patches:
-        variables[DISABLED_PATCHES] = ",".join(ansible.disabled_patches)
     if ansible.metric_address:
         variables[METRIC_ADDRESS] = ansible.metric_address
     return variables

@@ -18,7 +18,7 @@ from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json, RunRequest
-from operator_runner.core.settings import AnsibleSettings
+from operator_runner.core.settings import DISABLED_PATCHES, AnsibleSettings
 
 _GRACE_SECONDS = 10.0
 """Time between SIGTERM and SIGKILL of a run; longer than the play's in `processes`."""
@@ -66,7 +66,9 @@ class ColdLauncher:
     @asynccontextmanager
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[ColdRun]:
         """Start a run; leaving the block terminates its processes."""
-        arguments = {"parent": os.getpid(), "run": run_spec(request, rundir, self._ansible)}
+        spec = run_spec(request, rundir, self._ansible)
+        spec["envvars"][DISABLED_PATCHES] = ",".join(self._ansible.disabled_patches)
+        arguments = {"parent": os.getpid(), "run": spec}
         with tempfile.TemporaryFile() as stderr:
             process = await asyncio.create_subprocess_exec(
                 *_PROGRAM,

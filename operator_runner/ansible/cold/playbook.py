@@ -45,7 +45,7 @@ def _apply_patches() -> None:
         names.add("dry-run-tasks")
     if os.environ.get(task_prompts.VARIABLE):
         names.add("task-prompts")
-    disabled = os.environ.get(DISABLED_PATCHES, "").replace(" ", "").split(",")
+    disabled = os.environ.pop(DISABLED_PATCHES, "").replace(" ", "").split(",")
     patches, mismatches = select(disabled, [each for each in PATCHES if each.name in names])
     for mismatch in mismatches:
         print(f"[WARNING]: {mismatch}", file=sys.stderr)  # noqa: T201 (as ansible-playbook warns)

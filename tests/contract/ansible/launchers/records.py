@@ -74,6 +74,7 @@ class Record:
 
 def read_record(outcome: RunOutcome, artifacts: Path, out: Path, masks: Masks) -> Record:
     """Return the record of a run that has ended."""
+    assert (artifacts / "events.jsonl").exists(), f"the run did not start: {outcome}"
     lines = (artifacts / "events.jsonl").read_text().splitlines()
     events = [masks.value(json.loads(line)) for line in lines]
     return Record(
