@@ -7,8 +7,12 @@ later runs inherit, never contains secrets of a run. The supervisor reads the se
 from __future__ import annotations
 
 import array
+import errno
 import json
+import os
+import select
 import socket
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,6 +29,24 @@ def send(channel: socket.socket, message: bytes | memoryview, attached: socket.s
     """Send a message, and with it a socket. Raises OSError if the other end is gone."""
     descriptors = array.array("i", [attached.fileno()])
     channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+
+
+def wait_readable(sources: Iterable[Any], timeout: float | None = None) -> list[Any]:
+    """Return the sockets and descriptors that can be read; none after `timeout` seconds.
+
+    Unlike select.select it takes descriptors above 1023, which an operator with many connections
+    passes on. Raises OSError for a closed descriptor.
+    """
+    poller = select.poll()
+    found: dict[int, Any] = {}
+    for source in sources:
+        descriptor = source if isinstance(source, int) else source.fileno()
+        found[descriptor] = source
+        poller.register(descriptor, select.POLLIN)
+    events = poller.poll(None if timeout is None else timeout * 1000)
+    if any(event & select.POLLNVAL for _, event in events):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return [found[descriptor] for descriptor, _ in events]
 
 
 class Message:

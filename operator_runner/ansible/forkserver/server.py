@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -25,7 +24,12 @@ import psutil
 from operator_runner.ansible.forkserver.compiled_templates import RoleTemplates
 from operator_runner.ansible.forkserver.forks import fork, open_streams
 from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
-from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, Message, send
+from operator_runner.ansible.forkserver.messages import (
+    MAX_MESSAGE_BYTES,
+    Message,
+    send,
+    wait_readable,
+)
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.ansible.forkserver.stack_memory import call_with_room
 from operator_runner.ansible.patches.selection import PatchSelection
@@ -164,7 +168,7 @@ class Server:
         while True:
             facts = [] if self._facts is None else self._facts.watched
             watched: list[Any] = [self._control, wake_reader, *facts]
-            ready, _, _ = select.select(watched, [], [], self._select_timeout())
+            ready = wait_readable(watched, self._idle_timeout())
             if not ready and self._templates.is_pending:
                 self._templates.step()
             elif not ready:
@@ -181,7 +185,7 @@ class Server:
             if self._control in ready and not self._take():
                 self._end()
 
-    def _select_timeout(self) -> float | None:
+    def _idle_timeout(self) -> float | None:
         """Return the seconds to wait for a request before background work; None: no limit."""
         if self._templates.is_pending:
             return 0.0

@@ -10,7 +10,6 @@ import atexit
 import codecs
 import json
 import os
-import select
 import signal
 import socket
 import termios
@@ -21,7 +20,7 @@ from typing import Any, NoReturn
 from ansible_runner import runner as ansible_runner_module
 
 from operator_runner.ansible.forkserver.forks import fork
-from operator_runner.ansible.forkserver.messages import Message
+from operator_runner.ansible.forkserver.messages import Message, wait_readable
 from operator_runner.ansible.forkserver.module_forks import ModuleForks
 from operator_runner.ansible.forkserver.play import become_play
 from operator_runner.ansible.patches.replacing import replace
@@ -160,7 +159,7 @@ class ForkedPlay:
         del patterns
         watched: list[Any] = [self._terminal, self._process, self._operator]
         while not self._ended:
-            ready, _, _ = select.select([*watched, *self._modules.watched()], [], [])
+            ready = wait_readable([*watched, *self._modules.watched()])
             self._modules.handle(ready)
             if self._operator in ready:
                 end_run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import secrets
 import shutil
 import signal
@@ -277,6 +278,20 @@ async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> 
             assert len(runs.starts) == starts + 1
         family = [each for server in runs.servers() for each in server.children(recursive=True)]
         await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))
+
+
+async def test_a_server_of_an_operator_with_many_connections(tmp_path: Path) -> None:
+    """Its socket has a number above 1023, which select.select would refuse."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        async with _runs(tmp_path, SETTINGS) as runs:
+            assert (await runs("- debug:\n- command: 'true'\n")).successful
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 async def test_files_that_change_all_the_time_do_not_put_a_run_off(
