@@ -70,7 +70,7 @@ class IdleTimer:
     """Calls a function when nothing has been in use for a time; None: never."""
 
     def __init__(self, timeout: timedelta | None, call: Callable[[], None]) -> None:
-        """Take the function; the time begins with `start`, and after each use."""
+        """Take the function; `start` and the end of each use start the timer."""
         self._timeout, self._call = timeout, call
         self._users = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -87,14 +87,14 @@ class IdleTimer:
             self.start()
 
     def start(self) -> None:
-        """Begin the time anew, unless something is in use."""
+        """Restart the timer, unless something is in use."""
         self.stop()
         if self._timeout is not None and not self._users:
             seconds = self._timeout.total_seconds()
             self._timer = asyncio.get_running_loop().call_later(seconds, self._call)
 
     def stop(self) -> None:
-        """Call the function no more, until the next start."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
