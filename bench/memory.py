@@ -29,9 +29,7 @@ def measure_memory(environment: BenchEnvironment) -> Iterator[Row]:
     increase of the total proportional set size.
     """
     with environment.site(Setup("warm", THREE)) as site:
-        environment.api.create(THREE, site.namespace, "a", {"size": 1})
-        site.wait_for_end(1)
-        reconcile_steadily(site)
+        _reconcile(site)
         idle = accounting.memory(site.family())
         yield _row("memory: operator and fork server, idle", idle, 200, 90)
     yield from _measure_unloaded(environment)
@@ -46,9 +44,7 @@ def measure_memory(environment: BenchEnvironment) -> Iterator[Row]:
 def _measure_unloaded(environment: BenchEnvironment) -> Iterator[Row]:
     """Measure an operator whose fork server has ended, and the next run, which loads Ansible."""
     with environment.site(Setup("warm", THREE, (f"--fork-server-idle-timeout={_IDLE}",))) as site:
-        environment.api.create(THREE, site.namespace, "a", {"size": 1})
-        site.wait_for_end(1)
-        reconcile_steadily(site)
+        _reconcile(site)
         wait_until(lambda: len(site.family()) == 1, "the fork server has ended", 60)
         unloaded = accounting.memory(site.family())
         ended, begun = site.ended(), time.monotonic()
@@ -59,6 +55,13 @@ def _measure_unloaded(environment: BenchEnvironment) -> Iterator[Row]:
     yield Row(
         "first run after that, wall time", hundredths(taken), "", taken, Goal(10, 2), hundredths
     )
+
+
+def _reconcile(site: Site) -> None:
+    """Create a resource, and reconcile it until nothing is loaded for the first time."""
+    site.api.create(THREE, site.namespace, "a", {"size": 1})
+    site.wait_for_end(1)
+    reconcile_steadily(site)
 
 
 def _with_runs(site: Site, count: int) -> int:

@@ -92,14 +92,12 @@ def control_plane(control_plane_cluster: Cluster) -> Path:
 
 
 @pytest.fixture
-def namespace(control_plane_cluster: Cluster) -> str:
-    """Make a new namespace of the control plane."""
-    name = f"test-{secrets.token_hex(4)}"
-    control_plane_cluster.exec(["kubectl", "create", "namespace", name])
-    return name
+def kubectl(control_plane_cluster: Cluster) -> Kubectl:
+    """Make a namespace of the control plane for the test and a kubectl for it."""
+    return Kubectl.in_new_namespace(control_plane_cluster)
 
 
 @pytest.fixture
-def kubectl(control_plane_cluster: Cluster, namespace: str) -> Kubectl:
-    """Kubectl for the test's namespace."""
-    return Kubectl(control_plane_cluster.bin / "kubectl", namespace)
+def namespace(kubectl: Kubectl) -> str:
+    """Return the test's namespace of the control plane."""
+    return kubectl.namespace

@@ -63,9 +63,7 @@ def operator_images(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 def kubectl(cluster: Cluster) -> Kubectl:
     """Make a namespace for the test and a kubectl for it."""
-    name = f"e2e-{secrets.token_hex(4)}"
-    cluster.exec(["kubectl", "create", "namespace", name])
-    return Kubectl(cluster.bin / "kubectl", name)
+    return Kubectl.in_new_namespace(cluster, "e2e")
 
 
 @pytest.fixture

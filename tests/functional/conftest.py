@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -51,9 +50,7 @@ def audited_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 @pytest.fixture
 def audited_kubectl(audited_cluster: Cluster) -> Kubectl:
     """Kubectl for a namespace of the test, with an audit log."""
-    name = f"test-{secrets.token_hex(4)}"
-    audited_cluster.exec(["kubectl", "create", "namespace", name])
-    return Kubectl(audited_cluster.bin / "kubectl", name)
+    return Kubectl.in_new_namespace(audited_cluster)
 
 
 @pytest.fixture

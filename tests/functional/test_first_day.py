@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import shutil
 import sys
 import time
@@ -218,10 +217,8 @@ def day(
     watches = project / "watches.yaml"
     backup = "  finalizer: {name: apps.example.com/backup, vars: {is_deleted: true}}\n"
     watches.write_text(watches.read_text().replace("  role: wiki\n", "  role: wiki\n" + backup))
-    namespace = f"first-day-{secrets.token_hex(4)}"
-    control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
-    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", namespace)
-    operator = Operator(project, control_plane_cluster.kubeconfig, namespace, scratch, {})
+    kubectl = Kubectl.in_new_namespace(control_plane_cluster, "first-day")
+    operator = Operator(project, control_plane_cluster.kubeconfig, kubectl.namespace, scratch, {})
     seconds = pytestconfig.getoption("--answer-seconds")
     day = Day(project, operator, kubectl, control_plane_cluster.kubeconfig, seconds)
     try:

@@ -6,7 +6,6 @@ import html.parser
 import json
 import os
 import re
-import secrets
 import shutil
 import signal
 import socket
@@ -106,15 +105,13 @@ def running(
     control_plane_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningOperator]:
     """Start one operator for all tests of the module."""
-    namespace = f"test-{secrets.token_hex(4)}"
-    control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
-    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", namespace)
+    kubectl = Kubectl.in_new_namespace(control_plane_cluster)
     scratch = tmp_path_factory.mktemp("runs")
     project = Path(shutil.copytree(PROJECT, scratch / "project"))
     role = project / ROLE
     role.write_text(role.read_text() + TASKS)
     kubeconfig = control_plane_cluster.kubeconfig
-    operator, port = Operator(project, kubeconfig, namespace, scratch, {}), free_port()
+    operator, port = Operator(project, kubeconfig, kubectl.namespace, scratch, {}), free_port()
     operator.start(f"--metrics-bind-address=:{port}", "--metrics-secure", "--metrics-require-rbac")
     try:
         yield RunningOperator(operator, kubectl, kubeconfig, port)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from operator_runner.devcluster import Cluster
 from tests.support.api_reader import ApiReader, CannotReadError
 from tests.support.waiting import eventually
 
@@ -28,6 +30,13 @@ class Kubectl:
 
     program: Path
     namespace: str
+
+    @classmethod
+    def in_new_namespace(cls, cluster: Cluster, prefix: str = "test") -> Self:
+        """Create a namespace with a random name, and return kubectl for it."""
+        namespace = f"{prefix}-{secrets.token_hex(4)}"
+        cluster.exec(["kubectl", "create", "namespace", namespace])
+        return cls(cluster.bin / "kubectl", namespace)
 
     def run(self, *args: str, input_: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run and return; the exit code is the caller's business."""

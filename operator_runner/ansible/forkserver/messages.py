@@ -7,10 +7,8 @@ later runs inherit, never contains secrets of a run. The supervisor reads the se
 from __future__ import annotations
 
 import array
-import errno
 import json
-import os
-import select
+import selectors
 import socket
 from collections.abc import Iterable
 from types import TracebackType
@@ -35,18 +33,12 @@ def wait_readable(sources: Iterable[Any], timeout: float | None = None) -> list[
     """Return the sockets and descriptors that can be read; none after `timeout` seconds.
 
     Unlike select.select it takes descriptors above 1023, which an operator with many connections
-    passes on. Raises OSError for a closed descriptor.
+    passes on.
     """
-    poller = select.poll()
-    found: dict[int, Any] = {}
-    for source in sources:
-        descriptor = source if isinstance(source, int) else source.fileno()
-        found[descriptor] = source
-        poller.register(descriptor, select.POLLIN)
-    events = poller.poll(None if timeout is None else timeout * 1000)
-    if any(event & select.POLLNVAL for _, event in events):
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    return [found[descriptor] for descriptor, _ in events]
+    with selectors.PollSelector() as selector:
+        for source in sources:
+            selector.register(source, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(timeout)]
 
 
 class Message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,10 +43,11 @@ def pods(
     launchers: Launchers, control_plane_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Pods:
     """Let the launchers start Jobs, on the control plane."""
-    namespace = f"test-{secrets.token_hex(4)}"
-    control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
-    Kubectl(control_plane_cluster.bin / "kubectl", namespace).wait_for_account()
-    opened = Pods(control_plane_cluster.kubeconfig, namespace, tmp_path_factory.mktemp("pods"))
+    kubectl = Kubectl.in_new_namespace(control_plane_cluster)
+    kubectl.wait_for_account()
+    opened = Pods(
+        control_plane_cluster.kubeconfig, kubectl.namespace, tmp_path_factory.mktemp("pods")
+    )
     launchers.open_pods(opened)
     return opened
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,12 @@ from tests.support.kubectl import Kubectl
 @pytest.fixture(scope="module")
 def namespaces(control_plane_cluster: Cluster, launchers: Launchers) -> dict[str, str]:
     """Give each launcher a namespace of its own, with names of one length."""
-    made: dict[str, str] = {
-        name: f"test-{secrets.token_hex(4)}" for name in (*launchers.names, JOB)
-    }
-    for namespace in made.values():
-        control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
+    made: dict[str, str] = {}
+    for name in (*launchers.names, JOB):
+        kubectl = Kubectl.in_new_namespace(control_plane_cluster)
         # Without it no Pod can be created.
-        Kubectl(control_plane_cluster.bin / "kubectl", namespace).wait_for_account()
+        kubectl.wait_for_account()
+        made[name] = kubectl.namespace
     return made
 
 
