@@ -92,12 +92,12 @@ def control_plane(control_plane_cluster: Cluster) -> Path:
 
 
 @pytest.fixture
-def kubectl(control_plane_cluster: Cluster) -> Kubectl:
-    """Make a namespace of the control plane for the test and a kubectl for it."""
-    return Kubectl.in_new_namespace(control_plane_cluster)
+def namespace(control_plane_cluster: Cluster) -> str:
+    """Make a new namespace of the control plane."""
+    return Kubectl.in_new_namespace(control_plane_cluster).namespace
 
 
 @pytest.fixture
-def namespace(kubectl: Kubectl) -> str:
-    """Return the test's namespace of the control plane."""
-    return kubectl.namespace
+def kubectl(control_plane_cluster: Cluster, namespace: str) -> Kubectl:
+    """Kubectl for the namespace of the test, also where a directory overrides `namespace`."""
+    return Kubectl(control_plane_cluster.bin / "kubectl", namespace)
