@@ -128,6 +128,7 @@ class WarmLauncher:
         """Start a server unless one is ready. Raises RunError if it cannot be started."""
         async with self._starting:
             if self._server is not None and self._server.gone:
+                _log_exit(await self._server.why_gone())
                 await self._server.stop()
                 self._server = None
             if self._server is None:
@@ -198,22 +199,20 @@ class WarmLauncher:
             writer.close()
             if "refused" in answer:
                 raise RunError(f"the run could not be forked: {answer['refused']}")
-            self._replace(server, answer.get("stale"))
+            await self._replace(server, answer.get("stale"))
         raise RunError(
             f"run not started: {_MAX_SERVERS} fork servers in a row exited before it began; "
             "raise the memory limit of the operator, or set --executor=cold"
         )
 
-    def _replace(self, server: ForkServer, changed: str | None) -> None:
+    async def _replace(self, server: ForkServer, changed: str | None) -> None:
+        reason = None if changed is not None else await server.why_gone()
         if server is not self._server:
-            return
-        if changed is not None:
+            return  # another run has replaced it
+        if reason is None:
             _log.info("Restarting fork server: a loaded file changed", path=changed)
         else:
-            _log.warning(
-                "Fork server exited; starting another",
-                hint="if it repeats, raise the memory limit of the operator",
-            )
+            _log_exit(reason)
         self._retire(server)
 
     def _unload(self) -> None:
@@ -227,6 +226,14 @@ class WarmLauncher:
         self._retired = [retired for retired in self._retired if not retired.gone]
         self._retired.append(server)
         server.retire()
+
+
+def _log_exit(reason: str) -> None:
+    _log.warning(
+        "Fork server exited; starting another",
+        reason=reason,
+        hint="if it is killed repeatedly, raise the memory limit of the operator",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,12 @@ def main() -> None:
         children=children,
     )
     control.send(json.dumps([each.as_json() for each in mismatches]).encode())
-    call_with_room(server.serve)
+    try:
+        call_with_room(server.serve)
+    except Exception as error:
+        # It has seen no data of runs, which it only passes on.
+        control.send(_described(error).encode())
+        raise
 
 
 @contextlib.contextmanager
@@ -330,6 +335,12 @@ def _fact_gathering(environment: dict[str, str]) -> FactGathering:
 def _answer(operator: socket.socket, answer: dict[str, str]) -> None:
     with contextlib.suppress(OSError):  # the operator has closed it
         write_line(operator.makefile("w", encoding="utf-8"), answer)
+
+
+def _described(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return f"{text} ({Path(place.filename).name}:{place.lineno})"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -32,6 +33,8 @@ _log = structlog.get_logger(__name__)
 
 _GRACE_SECONDS = 10.0
 """Time between asking it to end and SIGKILL; more than the grace period of a run."""
+_EXIT_SECONDS = 1.0
+"""Time between the end of its answers and its exit; its sockets close first."""
 # -P: modules are not looked for in the working directory, as ansible-playbook does not either.
 _PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.forkserver.server")
 
@@ -72,6 +75,20 @@ class ForkServer:
         self._retired = True
         self._close_if_done()
 
+    async def why_gone(self) -> str:
+        """Return how it has ended, or that it has not; a run has got no answer from it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_EXIT_SECONDS):
+                await self._process.wait()
+        return exit_reason(self._process.returncode, self._last_message())
+
+    def _last_message(self) -> str:
+        """Return what it has sent before it ended, if anything."""
+        for _ in range(2):  # the first call fails if it has left a message of ours unread
+            with contextlib.suppress(OSError):
+                return self._control.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT).decode()
+        return ""
+
     async def stop(self) -> int:
         """End it and all its runs; by force if they do not end. Return its exit status."""
         self._control.close()
@@ -81,6 +98,18 @@ class ForkServer:
     def _close_if_done(self) -> None:
         if self._retired and not self._runs:
             self._control.close()
+
+
+def exit_reason(status: int | None, report: str) -> str:
+    """Describe why a server has not answered, by its exit status and its last message.
+
+    `status` is as in asyncio: negative for a signal, None for a server that runs.
+    """
+    if status is None:
+        return "the process of a run was killed before it began"
+    if status < 0:
+        return f"the fork server was killed by {signal.Signals(-status).name}"
+    return f"the fork server exited with status {status}" + (f": {report}" if report else "")
 
 
 async def start_server(

@@ -9,6 +9,7 @@ import resource
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -147,6 +148,33 @@ async def test_a_killed_server_takes_its_runs_along(runs: Runs) -> None:
     assert (await runs("- debug:\n")).successful
     assert [server.pid for server in runs.servers()] != [before]
     assert len(runs.starts) == 2
+
+
+async def test_the_log_has_the_reason_why_a_server_exited(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal, or the error of the server; runs have another one."""
+    started: list[ForkServer] = []
+
+    async def recorded(ansible: AnsibleSettings, *_: object) -> ForkServer:
+        started.append(await start_server(ansible))
+        return started[-1]
+
+    monkeypatch.setattr(warm_launcher, "start_server", recorded)
+    with structlog.testing.capture_logs() as logs:
+        (first,) = runs.servers()
+        first.kill()
+        await asyncio.to_thread(eventually, lambda: not is_running(first))
+        assert (await runs("- debug:\n")).successful
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            await started[0].order(b"no message of a run", theirs)
+        assert (await runs("- debug:\n")).successful
+    assert len(started) == 2
+    exits = [entry["reason"] for entry in logs if entry["event"].startswith("Fork server exited")]
+    assert exits[0] == "the fork server was killed by SIGKILL"
+    assert exits[1].startswith("the fork server exited with status 1: ValueError: ")
+    assert "(messages.py:" in exits[1]
 
 
 async def test_a_killed_run_leaves_nothing(runs: Runs) -> None:
@@ -399,6 +427,8 @@ async def test_the_process_of_the_next_module_may_be_killed(runs: Runs) -> None:
     await asyncio.to_thread(eventually, lambda: len(supervisor.children()) == 2)
     _play, module = _by_age(supervisor.children())
     module.kill()
+    # Until it has exited its socket takes a module.
+    await asyncio.to_thread(eventually, lambda: not is_running(module))
     (runs.scratch / "goes-on").touch()
     outcome = await running
     assert outcome.successful, outcome.failures
