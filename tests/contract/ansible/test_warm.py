@@ -237,11 +237,13 @@ async def test_everything_ends_with_the_operator(tmp_path: Path) -> None:
 
 def test_an_operator_killed_at_its_start_leaves_no_files(tmp_path: Path) -> None:
     """Temporary files of a loading fork server are removed with the operator."""
-    temporary = tmp_path / "tmp"
+    temporary, modules = tmp_path / "tmp", tmp_path / "modules"
     temporary.mkdir()
+    modules.mkdir()
+    (modules / "sitecustomize.py").write_text(_ENDLESS_LOADING)
     operator = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(tmp_path), "true"],
-        env={**os.environ, "TMPDIR": str(temporary)},
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(modules)},
     )
     eventually(lambda: list(temporary.glob("operator-runner-*/*")))
     (server,) = psutil.Process(operator.pid).children()
@@ -445,6 +447,20 @@ async def test_without_a_server_plays_run_cold(monkeypatch: pytest.MonkeyPatch) 
     assert "DEFAULT_FORKS" in logs[0]["error"] or "not a number" in logs[0]["error"]
 
 
+_ENDLESS_LOADING = """\
+import sys
+import time
+
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        while name == "ansible.executor.playbook_executor":
+            time.sleep(0.1)
+
+
+sys.meta_path.insert(0, Finder())
+"""
+"""Makes the fork server load until it is ended: after its first temporary file."""
 _HOLDER = """
 import asyncio, sys
 from pathlib import Path
