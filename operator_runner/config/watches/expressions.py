@@ -10,6 +10,7 @@ import jmespath
 from jmespath import exceptions, functions
 
 from operator_runner.core.model import Json
+from operator_runner.core.truncation import truncated
 
 
 class _Functions(functions.Functions):
@@ -23,6 +24,7 @@ class _Functions(functions.Functions):
 _FUNCTIONS = _Functions.FUNCTION_TABLE
 _OPTIONS = jmespath.Options(custom_functions=_Functions())
 _ENDS_EARLY = "the expression ends too early"
+_MAX_ERROR_BYTES = 1024
 
 
 def check(expression: str) -> None:
@@ -50,11 +52,16 @@ def check(expression: str) -> None:
 
 
 def evaluate(expression: str, value: Json) -> Any:
-    """Return what the expression gives for a resource; raises ValueError if it cannot."""
+    """Return what the expression gives for a resource; raises ValueError if it cannot.
+
+    Its writer selects the types of the values: jmespath checks those of most functions, and
+    leaves the rest to Python, such as a comparison of text with a number.
+    """
     try:
         return jmespath.compile(expression).search(value, _OPTIONS)
-    except exceptions.JMESPathError as error:
-        raise ValueError(str(error)) from error
+    except (exceptions.JMESPathError, ArithmeticError, TypeError, ValueError) as error:
+        # The text of an error has the value, which may be as long as the resource.
+        raise ValueError(truncated(str(error), _MAX_ERROR_BYTES)) from error
 
 
 def path(text: str) -> tuple[str, ...]:

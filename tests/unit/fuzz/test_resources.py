@@ -113,6 +113,21 @@ KINDS = [
     GVK("batch", "v1", "Job"),
     FOO,
 ]
+EXPRESSIONS = [
+    *(f"a {operator} b" for operator in ("<", "<=", ">", ">=", "==", "!=", "&&", "||")),
+    *(f"{name}(a)" for name in ("abs", "avg", "ceil", "floor", "keys", "length", "max", "min")),
+    *(f"{name}(a)" for name in ("not_null", "reverse", "sort", "sum", "to_array", "to_number")),
+    *(f"{name}(a)" for name in ("to_string", "type", "values")),
+    *(f"{name}(a, b)" for name in ("contains", "ends_with", "join", "merge", "starts_with")),
+    *(f"{name}(a, &b)" for name in ("max_by", "min_by", "sort_by")),
+    *(f"{name}(to_number(a))" for name in ("abs", "ceil", "floor", "to_string")),
+    *(f"{name}([to_number(a), to_number(b)])" for name in ("avg", "max", "min", "sort", "sum")),
+    "map(&b, a)",
+    "subtract(to_number(a), to_number(b))",
+    "a[?b > `1`].b | [0]",
+    "a.*.b[]",
+    "a[::-1]",
+]
 TYPES = st.sampled_from([None, "ADDED", "MODIFIED", "DELETED"])
 CHANGES: tuple[Callable[[list[Json]], list[Json]], ...] = (
     lambda given: conditions.started(given, NOW),
@@ -176,6 +191,14 @@ def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
             json.dumps(extra_vars(body, watch, cleanup=cleanup))
     overrides = read_overrides(body)
     assert overrides.error or overrides.period is None or overrides.period >= timedelta(0)
+
+
+@without_hurry
+@given(st.sampled_from(EXPRESSIONS), st.fixed_dictionaries({"a": JSON, "b": JSON}))
+def test_any_value_of_an_expression_is_a_result_or_an_error(expression: str, body: Json) -> None:
+    """Functions and comparisons of JMESPath, with values of any type."""
+    with suppress(ValueError):
+        expressions.evaluate(expression, body)
 
 
 @without_hurry

@@ -133,6 +133,43 @@ def test_a_when_that_cannot_be_evaluated_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
+    "expression",
+    [
+        "spec.text > `1`",
+        "spec.list[?@ < `1`]",
+        "contains('dev staging', spec.number)",
+        "contains(spec.text, spec.missing)",
+        "max_by(spec.maps, &a)",
+        "merge(spec, spec.missing)",
+        "ceil(to_number(spec.infinite))",
+        "avg([to_number(spec.digits)])",
+        "subtract(to_number(spec.digits), `0.5`)",
+    ],
+)
+def test_values_of_other_types_fail_the_expression(expression: str) -> None:
+    """The writer of a resource selects them: a text where the expression compares numbers."""
+    spec = {
+        "text": "ten",
+        "number": 5,
+        "list": ["a", 1],
+        "maps": [{"a": 1}, {"a": "x"}],
+        "infinite": "1e999",
+        "digits": "9" * 4_000,
+    }
+    check(expression)
+    with pytest.raises(ValueError, match=r"."):
+        evaluate(expression, {"spec": spec})
+
+
+def test_an_error_of_an_expression_is_short() -> None:
+    """Its text quotes the value, which may be megabytes long."""
+    with pytest.raises(ValueError, match=r"join\(\)") as excinfo:
+        evaluate("join(',', spec)", {"spec": ["x" * 1_000_000, 1]})
+
+    assert len(str(excinfo.value)) <= 1024
+
+
+@pytest.mark.parametrize(
     ("expression", "message"),
     [
         ("", "the expression is empty"),
