@@ -267,6 +267,31 @@ def test_references_are_read_from_texts_and_lists() -> None:
     assert not any("ConfigMap" in text for text in found)
 
 
+@pytest.mark.parametrize("key", ["name", "selector"])
+def test_references_to_too_many_objects_fail(key: str) -> None:
+    """Lists of names or values and of namespaces: a small resource with a huge product."""
+    reference = Reference(SECRET, **{key: "spec.chosen", "namespace": "spec.namespaces"})
+    watch = replace(WATCH, references=(reference,))
+
+    def failures(names: int, namespaces: int) -> list[str]:
+        failed: list[ExpressionError] = []
+        values = [f"a{number}" for number in range(names)]
+        selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+        body = foo(
+            "a",
+            chosen=values if key == "name" else selector,
+            namespaces=[f"b{number}" for number in range(namespaces)],
+        )
+        found = list(referenced(body, watch, failed.append))
+        assert bool(found) is not bool(failed)
+        return [str(error) for error in failed]
+
+    assert failures(100, 100) == []
+    assert failures(10_000, 1) == []
+    (error,) = failures(200, 100)
+    assert error.startswith(f"references[0].{key}: spec.chosen: 200 values in 100 namespaces are")
+
+
 async def test_chosen_fields_of_the_status_start_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write of the status is a run only if a field of wakeOn has changed, and many are one."""
     # All changes are within one pause, however long they take.
