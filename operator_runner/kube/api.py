@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -35,6 +36,8 @@ _ERRORS: dict[int, type[ApiError]] = {
     422: Invalid,
     429: Unavailable,
 }
+_TOO_LARGE = re.compile(r"request is too large|trying to send message larger than max")
+"""Of etcd, which stores objects of 1.5 MiB: with 500, as if a retry could succeed."""
 _UNAUTHORIZED = 401
 _GONE = 410
 _TOO_MANY_REQUESTS = 429
@@ -181,6 +184,12 @@ def error_from_status(status: int, answer: Any, otherwise: str) -> ApiError:
     if status == _GONE:
         continue_token = (details.get("metadata") or {}).get("continue") or ""
         return Expired(str(message or f"{otherwise} (HTTP 410)"), status, continue_token)
+    if status >= 500 and _TOO_LARGE.search(str(message)):  # noqa: PLR2004
+        return Invalid(
+            f"{message}: the object is larger than etcd can store; keep large content in ConfigMaps"
+            " or volumes",
+            status,
+        )
     default = Unavailable if status >= 500 else ApiError  # noqa: PLR2004
     kind = _ERRORS.get(status, default)
     return kind(str(message or f"{otherwise} (HTTP {status})"), status)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from operator_runner.core.errors import Conflict, Invalid, NotFound
@@ -61,6 +64,24 @@ async def test_an_unknown_kind_is_an_error(cluster: KubeCluster) -> None:
     """A missing CRD is not the same as a missing object."""
     with pytest.raises(NotFound, match="its CRD is missing"):
         await cluster.get(ObjectRef(GVK("no.example.com", "v1", "None"), "default", "a"))
+
+
+@pytest.mark.parametrize("size", [800_000, 1_400_000])
+async def test_an_object_that_etcd_cannot_store_is_invalid(
+    cluster: KubeCluster, widget: ObjectRef, kubectl: Kubectl, size: int
+) -> None:
+    """The API server answers with 500, but a retry cannot succeed: the failure is reported."""
+    large = replace(widget, name="large")
+    body = {
+        "apiVersion": WIDGET.api_version,
+        "kind": WIDGET.kind,
+        "metadata": {"name": large.name},
+        "spec": {"text": "x" * size},
+    }
+    kubectl("create", "--filename=-", input_=json.dumps(body))
+
+    with pytest.raises(Invalid, match="the object is larger than etcd can store"):
+        await cluster.patch_status(await _read(cluster, large), {"word": "x" * 900_000})
 
 
 async def test_finalizers_are_replaced_as_a_list(cluster: KubeCluster, widget: ObjectRef) -> None:
