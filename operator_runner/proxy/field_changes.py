@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from operator_runner.core.field_paths import ABSENT, changed_fields
+from operator_runner.core.field_paths import ABSENT, changed_fields, is_cut
 from operator_runner.core.model import FieldChange, Json, ObjectRef
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry.redaction import redact
@@ -106,11 +106,12 @@ def _digest(value: Any) -> bytes:
 def displayed(kind: str, path: str, value: Any) -> str | None:
     """Return a value as short JSON, empty for ABSENT; None if it may be secret.
 
-    Secret are the content of Secrets, environment variables, and fields that are named so.
+    Secret are the content of Secrets, environment variables, and fields that are named so, or
+    whose name is not known because the path is cut.
     """
     if value is ABSENT:
         return ""
-    if kind in _SECRET_KINDS or ".env[" in path:
+    if kind in _SECRET_KINDS or ".env[" in path or is_cut(path):
         return None
     name = path.rpartition(".")[2].partition("[")[0]
     text = json.dumps(value, sort_keys=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -134,12 +135,25 @@ def _fields(writers: list[tuple[str, str]], before: _Entries, after: _Entries) -
 
 
 def _gained(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return the new paths; a map that lost its fields to other managers is a leaf itself."""
-    return [path for path in after if not any(_is_within(old, path) for old in before)]
+    """Return the new paths; a map that lost its fields to other managers is a leaf itself.
+
+    Objects of others may have 100,000 fields: each is looked up in sorted paths.
+    """
+    had = sorted(before)
+    return [path for path in after if not _has_within(had, path)]
 
 
-def _is_within(path: str, other: str) -> bool:
-    return path == other or path.startswith((f"{other}.", f"{other}["))
+def _has_within(paths: Sequence[str], path: str) -> bool:
+    """Return whether sorted paths contain the path, or one below it."""
+    return _first_from(paths, path) == path or any(
+        _first_from(paths, start).startswith(start) for start in (f"{path}.", f"{path}[")
+    )
+
+
+def _first_from(paths: Sequence[str], start: str) -> str:
+    """Return the first of sorted paths that is not before `start`, empty if there is none."""
+    index = bisect_left(paths, start)
+    return paths[index] if index < len(paths) else ""
 
 
 def _managed(entry: Json) -> list[str]:

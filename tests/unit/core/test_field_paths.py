@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.core.field_paths import (
     changed_paths,
+    is_cut,
     managed_paths,
     summarize,
 )
@@ -53,6 +55,40 @@ def test_many_paths_are_counted() -> None:
         summarize([f"spec.{name}" for name in "abcdef"])
         == "spec.a, spec.b, spec.c, spec.d and 2 more"
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"n" * 100_000: {"a": 1, "b": 1}}, {"n" * 100_000: {"a": 2, "b": 2}}),
+        ({"a" * 300: {"b" * 300: {"c": {"d": 1}}}}, {"a" * 300: {"b" * 300: {"c": {"d": 2}}}}),
+        ({"n" * 100_000: [1]}, {"n" * 100_000: [2]}),
+    ],
+)
+def test_long_paths_are_cut(old: Json, new: Json) -> None:
+    """So 30,000 fields below a name of a megabyte do not need 30 GB."""
+    managed = json.loads(json.dumps(new).replace('{"', '{"f:').replace(', "', ', "f:'))
+    for paths in (list(changed_paths(old, new)), list(managed_paths(_emptied(managed)))):
+        assert paths
+        assert all(is_cut(path) and len(path) < 1000 for path in paths)
+
+
+def _emptied(fields: Any) -> Json:
+    return {
+        key: _emptied(value) if isinstance(value, dict) else {} for key, value in fields.items()
+    }
+
+
+@pytest.mark.timeout(60)
+def test_an_edit_of_an_object_with_many_fields_is_described_at_once() -> None:
+    """Anyone who can write a dependent selects their number; each with each took minutes."""
+    fields: Json = {f"f:key{number}": {} for number in range(20_000)}
+    old = version(1, entry("kubectl", "t1", {"f:data": fields}), generation=0)
+    more = {"f:data": {**fields, "f:new": {}}}
+
+    new = version(2, entry("kubectl", "t2", more), generation=0)
+
+    assert difference(old, new) == "changed by kubectl (data.new)"
 
 
 def version(number: int, *managed: Json, **more: Any) -> Version:

@@ -50,6 +50,17 @@ def test_values_are_not_kept() -> None:
     assert len(change.before) == len(change.after) == 8
 
 
+def test_the_value_of_a_field_with_a_cut_path_is_not_shown() -> None:
+    """The name that would mark it as a secret is missing."""
+    outer, inner = "a" * 300, "b" * 300
+    before, after = ({outer: {inner: {"password": text}}} for text in ("old", "new"))
+    ref = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
+
+    (change,) = field_changes(ref, {"spec": before}, {"spec": after}, 0)
+
+    assert (change.old, change.new) == (None, None)
+
+
 @pytest.mark.parametrize(
     "metadata",
     [
