@@ -25,6 +25,8 @@ DURATION_PATTERN = rf"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)({'|'.join(_NANOSECON
 _TERM = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)")
 _MILLISECOND, _SECOND = 1_000, 1_000_000  # in microseconds
 _LIMIT = 1 << 63  # Go counts nanoseconds in an int64
+_MAX_QUOTED = 100
+"""Maximum of characters of a text in an error."""
 
 
 def parse_duration(text: str) -> timedelta:
@@ -89,4 +91,5 @@ def _decimal(value: int, scale: int) -> str:
 
 
 def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    short = text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
+    return json.dumps(short, ensure_ascii=False)

@@ -13,8 +13,10 @@ from operator_runner.core.cron import Cron, parse_zone
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, Schedule, Watch
 from operator_runner.core.timetable import Timetable
+from operator_runner.core.truncation import truncated
 
 _UTC = ZoneInfo("UTC")
+_MAX_ERROR_BYTES = 1024
 
 
 def read_schedule(fields: MapReader) -> Schedule | None:
@@ -82,7 +84,9 @@ def _value(
         value = expressions.evaluate(expression, body)
         return None if value is None or value == "" else convert(value)
     except ValueError as error:
-        raise ValueError(f"schedule.{key} ({expression}): {error}") from error
+        # The value may be as long as the resource.
+        text = truncated(f"schedule.{key} ({expression}): {error}", _MAX_ERROR_BYTES)
+        raise ValueError(text) from error
 
 
 def _parse_cron(text: str) -> Cron:

@@ -100,3 +100,15 @@ def test_an_invalid_value_names_key_expression_and_position(
     body = resource(**{"cron": "0 4 * * *", "off": {"a": ""}} | spec)
     with pytest.raises(ValueError, match=message):
         timetable(body, watch)
+
+
+@pytest.mark.parametrize("value", [{"a": "x" * 1_000_000}, "x" * 1_000_000], ids=["map", "text"])
+@pytest.mark.parametrize("field", ["cron", "zone", "late"])
+def test_the_error_of_a_long_value_is_short(project: Path, field: str, value: Any) -> None:
+    """It is the message of a condition, which etcd would not store beside such a value."""
+    text = "{cron: spec.cron, timeZone: spec.zone, startingDeadline: spec.late}"
+
+    with pytest.raises(ValueError, match=f"spec.{field}") as excinfo:
+        read(project, text, **{"cron": "0 4 * * *", field: value})
+
+    assert len(str(excinfo.value)) <= 1024

@@ -52,6 +52,12 @@ def test_a_bad_period_is_an_error_of_the_resource(text: str, error: str) -> None
     assert overrides.verbosity == 3
 
 
+@pytest.mark.parametrize("text", ["y" * 200_000, "1" + "y" * 200_000], ids=["text", "unit"])
+def test_the_error_of_a_long_period_is_short(text: str) -> None:
+    """It is in the condition, the Event and the log line of each retry."""
+    assert len(read_overrides(annotated(reconcile_period=text)).error) < 400
+
+
 @pytest.mark.parametrize("text", ["", "many", "1.5", " 3", "0x10", "\u0661"])
 def test_bad_numbers_are_ignored(text: str) -> None:
     """They neither replace a setting nor stop the resource."""
