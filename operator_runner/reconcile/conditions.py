@@ -39,6 +39,12 @@ def read_conditions(body: Json) -> list[Json]:
     return [condition for condition in conditions if isinstance(condition, dict)]
 
 
+def conditions_by_type(body: Json) -> dict[str, Json]:
+    """Return the conditions of a resource by type, without those whose type is not text."""
+    found = read_conditions(body)
+    return {each["type"]: each for each in found if isinstance(each.get("type"), str)}
+
+
 def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run begins."""
     result = _turn_false(resumed(conditions), "Successful", now)

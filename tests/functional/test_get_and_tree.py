@@ -111,6 +111,20 @@ def watching(
     assert set(statuses) == {130}
 
 
+def test_malformed_conditions_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
+    """A condition whose type is not text does not end `get`, `tree` and `suspend`."""
+    kubectl.apply(echo(sayThis="1"))
+    conditions = [{"type": ["Running"]}, {"type": {}}, {"type": "Successful", "status": "True"}]
+    patch = json.dumps({"status": {"conditions": conditions}})
+    kubectl("patch", KIND, "a", "--subresource=status", "--type=merge", f"--patch={patch}")
+    assert cells(cli("get", "echo"))[0][2] == "Succeeded"
+    assert cells(cli("tree", "echo/a"))[0][1] == "ready"
+    suspended = cli.run("suspend", "echo/a", "--timeout=1s")
+    assert "no operator has written its conditions" in suspended.stderr
+    requested = cli.run("reconcile", "echo/a", "--timeout=1s")
+    assert "Traceback" not in requested.stderr
+
+
 def test_malformed_events_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
     """Such an Event of another writer does not end `get`, `runs` and `why`."""
     kubectl.apply(echo(sayThis="1"))

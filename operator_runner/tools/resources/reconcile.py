@@ -12,7 +12,7 @@ import click
 from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json
-from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.reconcile.request_annotations import (
     REQUEST_ANNOTATION,
     RESET_ANNOTATION,
@@ -179,7 +179,7 @@ def _print(target: NamedResource, answer: HandledRequest, results: Results) -> i
 
 def _silence(body: Json, within: timedelta) -> str:
     """Return why there is no answer, as far as the resource shows it."""
-    conditions = {each.get("type"): each for each in read_conditions(body)}
+    conditions = conditions_by_type(body)
     waited = format_duration(within)
     if "Running" not in conditions:
         return (

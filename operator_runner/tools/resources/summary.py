@@ -16,7 +16,7 @@ from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
-from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.tools.task_paths import with_short_paths
 
@@ -104,7 +104,7 @@ class Summary:
 
 def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summary:
     """Return the summary of a resource; `events` are those of its operator about it."""
-    conditions = {str(each.get("type")): each for each in read_conditions(body)}
+    conditions = conditions_by_type(body)
     event = max(events, key=_event_time, default=None)
     annotations = (event["metadata"].get("annotations") or {}) if event is not None else {}
     ended = [_completion(each) for each in conditions.values()]

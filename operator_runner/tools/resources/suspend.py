@@ -12,7 +12,7 @@ import click
 from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import Json
-from operator_runner.reconcile.conditions import is_suspended, read_conditions
+from operator_runner.reconcile.conditions import conditions_by_type, is_suspended, read_conditions
 from operator_runner.reconcile.request_annotations import (
     SUSPEND_ANNOTATION,
     Suspension,
@@ -123,7 +123,7 @@ def _shows_none(body: Json) -> bool:
 
 def _reason(body: Json, within: timedelta) -> str:
     """Return why the resource does not show the suspension, or still does."""
-    conditions = {each.get("type"): each for each in read_conditions(body)}
+    conditions = conditions_by_type(body)
     if "Running" not in conditions:
         return (
             "no operator has written its conditions; the annotation is set, and takes effect "

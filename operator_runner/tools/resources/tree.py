@@ -12,7 +12,7 @@ import click
 
 from operator_runner.core.errors import Forbidden, NotFound, Unavailable
 from operator_runner.core.model import Json, ObjectRef
-from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.tools.ages import age
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
@@ -229,9 +229,9 @@ def _readiness(ref: ObjectRef, body: Json) -> str:
     ready = health_of(ref.gvk, body).readiness
     if ready is not Readiness.UNKNOWN:
         return ready.value
-    found = {each.get("type"): each.get("status") for each in read_conditions(body)}
+    successful = conditions_by_type(body).get("Successful", {})
     of_run = {"True": Readiness.READY.value, "False": Readiness.NOT_READY.value}
-    return of_run.get(str(found.get("Successful")), "")
+    return of_run.get(str(successful.get("status")), "")
 
 
 def _lines(root: TreeNode) -> Iterator[tuple[str, TreeNode]]:

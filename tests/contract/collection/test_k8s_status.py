@@ -184,6 +184,17 @@ def test_a_malformed_status_is_replaced(
     assert [each["type"] for each in status()["conditions"]] == ["Ready"]
 
 
+def test_conditions_of_a_malformed_type_are_replaced(
+    run: Run, kubectl: Kubectl, status: Callable[[], Json], widget: str
+) -> None:
+    """With `replace`, which looks up the former conditions by type."""
+    patch = json.dumps({"status": {"conditions": [{"type": ["Ready"]}, {"type": {}}]}})
+    where = ("widgets.test.example.com", widget, "--subresource=status")
+    kubectl("patch", *where, "--type=merge", f"--patch={patch}")
+    run(conditions=[condition("Ready")], replace=True)
+    assert [each["type"] for each in status()["conditions"]] == ["Ready"]
+
+
 def test_transition_time_moves_with_the_status_only(run: Run, status: Callable[[], Json]) -> None:
     """A new message keeps lastTransitionTime, a new status renews it."""
     long_ago = "2001-01-01T00:00:00Z"

@@ -76,7 +76,7 @@ def replace_conditions(
     old: list[dict[str, Any]], given: list[dict[str, Any]], now: str
 ) -> list[dict[str, Any]]:
     """Return only the given conditions, with lastTransitionTime."""
-    by_type = {condition.get("type"): condition for condition in old}
+    by_type = {each["type"]: each for each in old if isinstance(each.get("type"), str)}
     return [_since(by_type.get(condition["type"], {}), condition, now) for condition in given]
 
 
