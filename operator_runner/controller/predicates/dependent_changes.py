@@ -115,7 +115,7 @@ def _described(old: Version, new: Version) -> str:
         paths = list(changed_paths(json.loads(old.metadata), json.loads(new.metadata), "metadata"))
     else:
         paths = _fields(writers, before, after)
-    by = ", ".join(dict.fromkeys(name for name, _ in writers))
+    by = summarize([name for name, _ in writers])
     text = f"changed by {by}" if by else "changed"
     return f"{text} ({summarize(paths)})" if paths else text
 

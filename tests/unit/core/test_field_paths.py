@@ -91,6 +91,15 @@ def test_an_edit_of_an_object_with_many_fields_is_described_at_once() -> None:
     assert difference(old, new) == "changed by kubectl (data.new)"
 
 
+def test_many_writers_are_counted() -> None:
+    """The API server limits the length of their names, but not their number."""
+    managers = [entry(f"m{number}", "t1", SIZE) for number in range(6)]
+
+    text = difference(version(1), version(2, *managers, generation=2))
+
+    assert text == "changed by m0, m1, m2, m3 and 2 more (spec.size)"
+
+
 def version(number: int, *managed: Json, **more: Any) -> Version:
     known = {"uid": "u", "resourceVersion": str(number), "generation": 1}
     return Version.of(known | {"managedFields": list(managed)} | more)
