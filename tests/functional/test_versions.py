@@ -11,6 +11,7 @@ import yaml
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
 from tests.support.waiting import eventually
 
 GROUP = "versions.example.com"
@@ -65,3 +66,15 @@ def test_the_version_that_was_written_last_has_the_resource(
         assert (seen[0], seen[1]["data"]["text"]) == (runs, f"{version} says {word}")
     # Counted after the line of its log.
     eventually(lambda: operator.metric("reconciles_total") == len(edits))
+
+
+def test_a_preview_is_that_of_the_version_that_was_written_last(
+    kubectl: Kubectl, operator: Operator, cli: RunnerCli
+) -> None:
+    """The kind alone is enough to name the resource."""
+    for version, name in (("v1", "first"), ("v2", "second")):
+        resource = {"apiVersion": f"{GROUP}/{version}", "kind": "Echo", "spec": {"sayThis": "a"}}
+        kubectl.apply({**resource, "metadata": {"name": name}})
+        done = cli.run("diff", f"echo/{name}", f"--project={operator.project}")
+        assert done.returncode == 1, done.stderr
+        assert f"+  text: {version} says a" in done.stdout

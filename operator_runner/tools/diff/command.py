@@ -205,6 +205,8 @@ async def _diff(
                     print_coloured(painted(line))
             if preview.failure:
                 click.echo(f"Error: {preview.ref}: {preview.failure}", err=True)
+        for reason in () if options.wanted else project.missing:
+            click.echo(f"Warning: {reason}", err=True)
     if options.output is OutputFormat.TABLE:
         click.echo(summary(previews), err=True)
     else:

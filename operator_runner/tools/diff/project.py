@@ -12,12 +12,13 @@ from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.app.ansible_setup import rundirs_of, variable_names_of
 from operator_runner.config.watches.selection import is_selected
-from operator_runner.core.errors import ConfigError
+from operator_runner.config.watches.versions import belongs_to
+from operator_runner.core.errors import ConfigError, NotFound
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
-from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
@@ -60,25 +61,42 @@ class ProjectPreview:
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
         self._cluster = KubeCluster(self._api, self._discovery)
+        self._kinds: list[tuple[Watch, ApiResource]] = []
+        self.missing: list[str] = []
+        """Why kinds of the watches cannot be previewed: their CRDs are not installed."""
+
+    async def load_kinds(self) -> None:
+        """Find the kinds of the watches in the cluster. Raises ApiError."""
+        for watch in self._watches:
+            try:
+                self._kinds.append((watch, await self._discovery.resource(watch.gvk)))
+            except NotFound as error:
+                self.missing.append(str(error))
 
     async def find(self, name: ResourceName, namespace: str | None) -> WatchedResource:
         """Return a resource by name. Raises ConfigError if there is none, or no watch of its kind.
 
         `namespace` None is that of the kubeconfig.
         """
-        for watch in self._watches:
-            resource = await self._discovery.resource(watch.gvk)
-            if not resource.is_called(name.kind):
-                continue
-            place = (namespace or self._connection.namespace) if resource.namespaced else ""
-            ref = ObjectRef(watch.gvk, place, name.name)
-            body = await self._cluster.get(ref)
-            if body is None:
-                raise ConfigError(f"{ref} does not exist; name a resource of this cluster")
-            if is_selected(body, watch) or body["metadata"].get("deletionTimestamp"):
-                return WatchedResource(body, watch)
-            raise ConfigError(f"{ref} does not match selector or when of its watch")
-        raise self._unwatched(name.kind)
+        kinds = [(watch, kind) for watch, kind in self._kinds if kind.is_called(name.kind)]
+        if not kinds:
+            raise self._unwatched(name.kind)
+        refs: list[ObjectRef] = []
+        existing: list[WatchedResource] = []
+        for watch, kind in kinds:
+            place = (namespace or self._connection.namespace) if kind.namespaced else ""
+            refs.append(ObjectRef(watch.gvk, place, name.name))
+            if (body := await self._cluster.get(refs[-1])) is not None:
+                existing.append(WatchedResource(body, watch))
+        if not existing:
+            raise ConfigError(f"{refs[0]} does not exist; name a resource of this cluster")
+        for each in existing:
+            if is_selected(each.body, each.watch):
+                return each
+        for each in existing:
+            if each.body["metadata"].get("deletionTimestamp") and belongs_to(each.body, each.watch):
+                return each
+        raise ConfigError(f"{refs[0]} does not match selector or when of its watch")
 
     async def all(
         self, kind: str, namespace: str | None, *, everywhere: bool
@@ -90,12 +108,10 @@ class ProjectPreview:
         """
         one = namespace or self._connection.namespace
         chosen = self._settings.namespaces or ("",) if everywhere else (one,)
-        resources = [await self._discovery.resource(watch.gvk) for watch in self._watches]
-        if kind and not any(each.is_called(kind) for each in resources):
+        kinds = [(watch, each) for watch, each in self._kinds if not kind or each.is_called(kind)]
+        if kind and not kinds:
             raise self._unwatched(kind)
-        for watch, resource in zip(self._watches, resources, strict=True):
-            if kind and not resource.is_called(kind):
-                continue
+        for watch, resource in kinds:
             for place in chosen if resource.namespaced else ("",):
                 async for page in list_pages(self._api, resource.path(place), outer_levels=2):
                     for item in page.get("items") or ():
@@ -105,10 +121,9 @@ class ProjectPreview:
                             yield WatchedResource(body, watch)
 
     def _unwatched(self, kind: str) -> ConfigError:
-        listed = ", ".join(dict.fromkeys(watch.gvk.kind for watch in self._watches))
-        return ConfigError(
-            f"{kind} is not a kind of {self._settings.watches_file}, which has {listed}"
-        )
+        listed = ", ".join(dict.fromkeys(watch.gvk.kind for watch, _ in self._kinds))
+        known = f"{kind} is not a kind of {self._settings.watches_file}, which has {listed}"
+        return ConfigError("; ".join([known, *self.missing]))
 
     async def preview(self, resource: WatchedResource, limit: timedelta) -> Preview:
         """Return what a run of the resource would change; `limit` is as in `Previewer`."""
@@ -146,4 +161,6 @@ async def open_project(
         executor = AnsibleExecutor(launcher, rundirs, settings.ansible)
         variables = variable_names_of(settings, names)
         previewer = Previewer(proxy, executor, variables, settings.ansible)
-        yield ProjectPreview(settings, watches, connection, previewer)
+        project = ProjectPreview(settings, watches, connection, previewer)
+        await project.load_kinds()
+        yield project

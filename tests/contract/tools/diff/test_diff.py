@@ -237,3 +237,28 @@ def test_releases_of_helm_and_scripts_write_nothing(
     assert deployed["data"] == {"word": "old"}
     secrets = [each["metadata"]["name"] for each in kubectl.list("secrets")]
     assert secrets == ["sh.helm.release.v1.deployed.v1"]
+
+
+def test_kinds_that_are_not_installed_are_named_and_the_others_are_previewed(
+    diff: Diff, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """As with the roles of a branch that adds a kind; the exit status is that of the others."""
+    (tmp_path / "roles" / "label" / "tasks").mkdir(parents=True)
+    (tmp_path / "roles" / "label" / "tasks" / "main.yml").write_text("[]")
+    (tmp_path / "watches.yaml").write_text(
+        "- {group: missing.example.com, version: v1, kind: Later, role: label}\n"
+        "- {version: v1, kind: ConfigMap, role: label, selector: {matchLabels: {role: label}}}\n"
+    )
+    labels = {"name": "labelled", "labels": {"role": "label"}}
+    kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels})
+    project = f"--project={tmp_path}"
+    everything = diff("--all", project)
+    assert everything.returncode == 0, everything.stderr
+    assert "Warning: no kind Later in missing.example.com/v1: its CRD is missing" in (
+        everything.stderr
+    )
+    assert "No differences, 1 resource" in everything.stderr
+    one = diff("ConfigMap/labelled", project)
+    assert (one.returncode, one.stderr) == (0, "No differences, 1 resource\n")
+    missing = diff("later", "--all", project)
+    assert (missing.returncode, "its CRD is missing" in missing.stderr) == (2, True)
