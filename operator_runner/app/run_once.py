@@ -13,8 +13,8 @@ from operator_runner.app.job_serving import JobServing
 from operator_runner.app.signals import Interrupted, unless_stopped
 from operator_runner.config.watches.selection import is_selected
 from operator_runner.controller.dispatcher import Dispatcher
-from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.core.model import Cause, Json, ObjectRef, RunContent, Trigger, Watch
+from operator_runner.core.errors import ApiError, ConfigError, NotFound
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Trigger, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
@@ -98,9 +98,13 @@ async def find_resource(
     Raises ConfigError for a kind that no watch has.
     """
     found: list[ObjectRef] = []
+    missing: dict[GVK, str] = {}
     for watch in watches:
         try:
             resource = await discovery.resource(watch.gvk)
+        except NotFound as error:
+            missing[watch.gvk] = str(error)
+            continue
         except ApiError as error:
             raise ConfigError(f"--once: {error}") from error
         if resource.is_called(kind):
@@ -110,8 +114,11 @@ async def find_resource(
             if body is not None and is_selected(body, watch):
                 return key
     if not found:
-        kinds = ", ".join(dict.fromkeys(watch.gvk.kind for watch in watches))
-        raise ConfigError(f"--once: no watch for kind {kind}; the watches file has {kinds}")
+        kinds = ", ".join(
+            dict.fromkeys(watch.gvk.kind for watch in watches if watch.gvk not in missing)
+        )
+        known = f"--once: no watch for kind {kind}; the watches file has {kinds}"
+        raise ConfigError("; ".join([known, *missing.values()]))
     return found[0]
 
 

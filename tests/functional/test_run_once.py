@@ -104,6 +104,22 @@ def test_a_resource_that_does_not_exist_is_an_error(
     assert "Resource does not exist" in done.stderr
 
 
+def test_kinds_that_are_not_installed_do_not_affect_the_others(
+    kubectl: Kubectl, control_plane: Path, project: Path
+) -> None:
+    """They are named if the resource has none of the installed kinds."""
+    kubectl.apply(echo(sayThis="1"))
+    watches = project / "watches.yaml"
+    later = "- {group: missing.example.com, version: v1, kind: Later, role: echo}\n"
+    watches.write_text(later + watches.read_text())
+    done = _run_once(project, kubectl, control_plane, "echo/a")
+    assert done.returncode == 0, done.stderr
+    assert text_of(kubectl) == "hello 1"
+    missing = _run_once(project, kubectl, control_plane, "later/a")
+    assert missing.returncode == 1
+    assert "no kind Later in missing.example.com/v1: its CRD is missing" in missing.stderr
+
+
 def test_step_asks_before_each_task(kubectl: Kubectl, control_plane: Path, project: Path) -> None:
     """The prompts and answers are those of ansible-playbook; a skipped task is not run."""
     role = project / ROLE
