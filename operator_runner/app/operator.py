@@ -202,7 +202,12 @@ class Operator:
         self._primary, self._dependents = self._sources.primary, self._sources.dependents
         self._leadership = self._make_leadership()
         self._gate = self._leadership.gate
-        self._cluster = KubeCluster(self._api, self._discovery, self._leadership.fences)
+        self._cluster = KubeCluster(
+            self._api,
+            self._discovery,
+            self._leadership.fences,
+            is_shard=settings.shards is not None,
+        )
         self._execution = Execution(
             settings,
             watches,

@@ -16,11 +16,21 @@ class KubeCluster:
     Each method raises NotFound if the kind does not exist, and any other ApiError.
     """
 
-    def __init__(self, api: Api, discovery: Discovery, fences: Fences | None = None) -> None:
-        """Send requests through `api`, writes with the fence of their object."""
+    def __init__(
+        self,
+        api: Api,
+        discovery: Discovery,
+        fences: Fences | None = None,
+        *,
+        is_shard: bool = False,
+    ) -> None:
+        """Send requests through `api`, writes with the fence of their object.
+
+        `is_shard` is whether other replicas reconcile other resources.
+        """
         self._api = api
         self._discovery = discovery
-        self._recorder = EventRecorder(api)
+        self._recorder = EventRecorder(api, is_shard=is_shard)
         self._fences = fences or Fences()
 
     async def get(self, ref: ObjectRef) -> Json | None:

@@ -140,7 +140,7 @@ async def load(kubeconfig: Path | None, context: str = "") -> Credentials:
     """
     if (files := _files(kubeconfig, only_files=bool(context))) is not None:
         return await _from_files(*files, context)
-    if not context and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
+    if not context and is_in_pod():
         return _from_service_account()
     home = _home()
     raise ConfigError(
@@ -169,10 +169,14 @@ def _files(kubeconfig: Path | None, *, only_files: bool) -> tuple[str, str] | No
         return str(kubeconfig), "--kubeconfig"
     if files := os.environ.get("KUBECONFIG"):
         return files, "KUBECONFIG"
-    is_in_pod = bool(os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME))
-    if _home().exists() and (only_files or not is_in_pod):
+    if _home().exists() and (only_files or not is_in_pod()):
         return str(_home()), "kubeconfig"
     return None
+
+
+def is_in_pod() -> bool:
+    """Return whether this process runs in a Pod, which has the address of the API server."""
+    return bool(os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME))
 
 
 def _home() -> Path:

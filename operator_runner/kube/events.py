@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import ANNOTATION_DOMAIN, EventSpec, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
+from operator_runner.kube.credentials import is_in_pod
 
 CONTROLLER = "operator-runner"
 CAUSE_ANNOTATION = f"{ANNOTATION_DOMAIN}/cause"
@@ -47,10 +49,10 @@ class _Series:
 class EventRecorder:
     """Writes Events; equal Events within ten minutes are counted in one series."""
 
-    def __init__(self, api: Api) -> None:
-        """Write through `api`; the reporting instance is the host name (in a Pod, the Pod's)."""
+    def __init__(self, api: Api, *, is_shard: bool = False) -> None:
+        """Write through `api`. `is_shard` is whether other replicas write Events too."""
         self._api = api
-        self._instance = socket.gethostname()[:128] or CONTROLLER
+        self._instance = _instance(is_shard=is_shard)
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._failures = Deduplicator()
 
@@ -128,6 +130,15 @@ class EventRecorder:
             "POST", collection, body=event, timeout=_TIMEOUT_SECONDS, fence=fence
         )
         return f"{collection}/{name}"
+
+
+def _instance(*, is_shard: bool) -> str:
+    """Return the host name, which in a Pod is the Pod's, as the reporting instance.
+
+    Outside of Pods, the replicas of one machine differ by their process ids.
+    """
+    host = socket.gethostname()[:64] or CONTROLLER
+    return f"{host}_{os.getpid()}" if is_shard and not is_in_pod() else host
 
 
 def _note(spec: EventSpec) -> str:

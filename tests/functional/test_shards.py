@@ -16,11 +16,13 @@ import yaml
 
 from operator_runner.controller.loop_throttle import QUICK_SECONDS
 from operator_runner.core.slot_assignment import SLOTS, Assignment, decode_assignment, slot_of
+from operator_runner.devcluster import Cluster
 from operator_runner.kube.shard_leases import ASSIGNMENT, BACKOFF
 from tests.support.audit_log import AuditLog, make_replica
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY, Operator
 from tests.support.processes import pids_of, send
+from tests.support.runner_cli import RunnerCli
 from tests.support.waiting import eventually
 
 KIND = "echoes.test.example.com"
@@ -168,9 +170,16 @@ def runners(audit_log: AuditLog, name: str) -> list[str]:
 
 
 def test_replicas_share_the_resources(
-    replicas: dict[str, Operator], kubectl: Kubectl, audit_log: AuditLog, gate: Path
+    audited_cluster: Cluster,
+    replicas: dict[str, Operator],
+    kubectl: Kubectl,
+    audit_log: AuditLog,
+    gate: Path,
 ) -> None:
-    """Scale 1 to 3 to 1: runs of all replicas are active at once, and nothing is lost."""
+    """Scale 1 to 3 to 1: runs of all replicas are active at once, and nothing is lost.
+
+    `why` shows which replica ran each resource.
+    """
     first, second, third = replicas.values()
     names = [f"echo-{number}" for number in range(6)]
     first.start(*FLAGS)
@@ -202,6 +211,12 @@ def test_replicas_share_the_resources(
     found = [runners(audit_log, name) for name in waiting]
     assert sorted({name for each in found for name in each}) == sorted(NAMES)
     assert all(len(each) == 1 for each in found)
+    why = RunnerCli(audited_cluster.kubeconfig, kubectl.namespace)
+    eventually(
+        lambda: json.loads(why("why", "echoes", "--limit=100", "--output=json"))["items"],
+        lambda runs: len({each["replica"] for each in runs}) == len(NAMES),
+        details=first.log,
+    )
 
     edit(kubectl, names, "three")
     wait_for_text(kubectl, first, names, "hello three")
