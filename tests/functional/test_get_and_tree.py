@@ -125,6 +125,43 @@ def test_malformed_conditions_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> 
     assert "Traceback" not in requested.stderr
 
 
+def test_resources_without_conditions_have_the_state_of_events_and_of_the_queue(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """With `manageStatus: false`: the outcome, the cause and, from the operator, the next run."""
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write("  manageStatus: false\n  reconcilePeriod: 1h\n")
+    with (project / ROLE).open("a") as role:
+        role.write(
+            "- {name: Refuse, ansible.builtin.fail: {msg: not today}, when: say_this == 'no'}\n"
+        )
+    operator.start()
+    kubectl.apply(echo(sayThis="1"), echo("b", sayThis="no"))
+    work_dir = f"--work-dir={operator.scratch / 'work'}"
+
+    def listed(*flags: str) -> dict[str, Json]:
+        items = json.loads(cli("get", "echo", "--output=json", *flags))["items"]
+        return {each["name"]: each for each in items}
+
+    def states() -> dict[str, str]:
+        return {name: each["state"] for name, each in listed().items()}
+
+    expected = {"a": "Succeeded", "b": "Failed"}
+    eventually(states, expected.__eq__, details=operator.log)
+
+    def is_complete(found: dict[str, Json]) -> bool:
+        """With what only the operator knows, and between two attempts of `b`."""
+        good, bad = found["a"], found["b"]
+        return (
+            {name: each["state"] for name, each in found.items()} == expected
+            and {"nextRun", "lastRun", "runID"} <= good.keys()
+            and {"failingSince", "nextRun"} <= bad.keys()
+            and "not today" in bad["message"]
+        )
+
+    eventually(partial(listed, work_dir), is_complete, details=operator.log)
+
+
 def test_malformed_events_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
     """Such an Event of another writer does not end `get`, `runs` and `why`."""
     kubectl.apply(echo(sayThis="1"))

@@ -20,13 +20,16 @@ _MAX_SKIPPED = "500"
 class NextRun:
     """The place of a resource in a queue: a time, or the position among those that wait.
 
-    `replica` is the operator with this queue, such as `Pod NAMESPACE/NAME`.
+    `replica` is the operator with this queue, such as `Pod NAMESPACE/NAME`. `state` is Running,
+    Queued or Delayed. `failures` are runs that failed in a row.
     """
 
     due: datetime | None = None
     position: int | None = None
     cause: str = ""
     replica: str = ""
+    state: str = ""
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +89,11 @@ def next_run_of(item: Json) -> NextRun:
     """Return the place of an entry of a queue, as `check_queue_entry` returns it."""
     due = item.get("due")
     time = None if due is None else datetime.fromisoformat(due)
-    return NextRun(time, item.get("position"), causes_text(item), str(item.get("operator") or ""))
+    return NextRun(
+        time,
+        item.get("position"),
+        causes_text(item),
+        str(item.get("operator") or ""),
+        str(item.get("state") or ""),
+        item.get("failures") or 0,
+    )

@@ -1,5 +1,8 @@
 """Summarize a resource of an operator by its status, its annotations and its Events. Pure.
 
+Without conditions, as with `manageStatus: false`, Events and the queue of the operator have the
+state.
+
 Resources are not trusted: no function here raises, for any content.
 """
 
@@ -10,14 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from operator_runner.core.durations import parse_duration
-from operator_runner.core.model import Json, ObjectRef
+from operator_runner.core.model import Json, ObjectRef, Trigger
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
+from operator_runner.tools.run_lines import line_of
 from operator_runner.tools.task_paths import with_short_paths
 
 if TYPE_CHECKING:
@@ -42,6 +47,14 @@ class SummaryState(StrEnum):
     DELETING = "Deleting"
     DESELECTED = "Deselected"
     DELETED = "Deleted"
+
+
+_STATES_OF_REASONS = {
+    "Successful": SummaryState.SUCCEEDED,
+    "Failed": SummaryState.FAILED,
+    "Deselected": SummaryState.DESELECTED,
+}
+"""By the reason of the Event about the end of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,8 @@ class Summary:
     replica: str = ""
     skipped: datetime | None = None
     skip_reason: str = ""
+    has_conditions: bool = True
+    """Whether an operator has written its conditions."""
 
     @property
     def why(self) -> str:
@@ -105,13 +120,16 @@ class Summary:
 def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summary:
     """Return the summary of a resource; `events` are those of its operator about it."""
     conditions = conditions_by_type(body)
-    event = max(events, key=_event_time, default=None)
+    events = sorted(events, key=_event_time, reverse=True)
+    event = events[0] if events else None
     annotations = (event["metadata"].get("annotations") or {}) if event is not None else {}
     ended = [_completion(each) for each in conditions.values()]
     if event is not None:
         ended.append(_event_time(event))
     state = _state(body, conditions)
     last_run = max(filter(None, ended), default=None)
+    if state is SummaryState.UNHANDLED:
+        return _summary_of_events(Summary(ref, state, has_conditions=False), events, last_run)
     is_failed = conditions.get("Failure", {}).get("status") == "True"
     failure = conditions["Failure"] if is_failed else {}
     return Summary(
@@ -128,10 +146,34 @@ def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summar
     )
 
 
+def _summary_of_events(summary: Summary, events: Sequence[Json], time: datetime | None) -> Summary:
+    """Return the summary of a resource without conditions; Events are the newest first."""
+    runs = [each for each in events if each.get("reason") in _STATES_OF_REASONS]
+    if not runs:
+        return summary
+    state = _STATES_OF_REASONS[runs[0]["reason"]]
+    annotations = runs[0]["metadata"]["annotations"]
+    found = replace(
+        summary,
+        state=state,
+        last_run=time,
+        run_id=annotations[RUN_ANNOTATION],
+        cause=annotations.get(CAUSE_ANNOTATION, ""),
+        retries=state is SummaryState.FAILED,
+    )
+    if state is not SummaryState.FAILED:
+        return found
+    failures = takewhile(lambda each: each["reason"] == runs[0]["reason"], runs)
+    since = min(filter(None, (_time(each.get("eventTime")) for each in failures)), default=None)
+    return replace(found, message=line_of(runs[0]).note, failing_since=since)
+
+
 def with_next_run(summary: Summary, next_run: NextRun | None) -> Summary:
     """Return a summary with what the queue of an operator has; an earlier tick stays."""
-    if next_run is None or summary.state in {SummaryState.SUSPENDED, SummaryState.UNHANDLED}:
+    if next_run is None or summary.state is SummaryState.SUSPENDED:
         return summary
+    if not summary.has_conditions:
+        summary = _with_queue_state(summary, next_run)
     times = [each for each in (summary.next_run, next_run.due) if each is not None]
     return replace(
         summary,
@@ -140,6 +182,19 @@ def with_next_run(summary: Summary, next_run: NextRun | None) -> Summary:
         next_cause=next_run.cause,
         replica=next_run.replica,
     )
+
+
+def _with_queue_state(summary: Summary, next_run: NextRun) -> Summary:
+    """Return the summary of a resource without conditions that an operator has in its queue."""
+    if next_run.state == "Running":
+        return replace(summary, state=SummaryState.RUNNING, retries=False)
+    if next_run.failures:
+        return replace(summary, state=SummaryState.FAILED, retries=True)
+    if next_run.state != "Delayed":
+        return summary
+    is_waiting = next_run.cause.startswith(Trigger.REQUEUE.value)
+    state = SummaryState.WAITING if is_waiting else SummaryState.SUCCEEDED
+    return replace(summary, state=state, message="", failing_since=None, retries=False)
 
 
 def with_skipped_run(summary: Summary, run: Json | None) -> Summary:

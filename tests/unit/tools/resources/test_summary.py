@@ -131,6 +131,51 @@ def test_the_queue_of_the_operator_has_the_next_run() -> None:
     assert with_next_run(plain, None) == plain
 
 
+def ended(reason: str, time: str, note: str = "") -> Json:
+    """Return the Event about the end of a run."""
+    return {
+        "metadata": {"annotations": {CAUSE_ANNOTATION: "start", RUN_ANNOTATION: time}},
+        "eventTime": f"2026-01-01T{time}:00.000000Z",
+        "regarding": {"uid": "u", "name": "a"},
+        "type": "Warning" if reason == "Failed" else "Normal",
+        "reason": reason,
+        "note": f"{note} (why: start)",
+    }
+
+
+def test_without_conditions_events_have_the_state() -> None:
+    """With message and begin of the failures; Events about anything else have no state."""
+    success, first = ended("Successful", "10:00"), ended("Failed", "12:00", "no")
+    again, finding = ended("Failed", "12:05", "still no"), ended("NotIdempotent", "12:06")
+    found = summarize(REF, body(), [again, success, finding, first])
+    assert (found.state, found.why, found.run_id) == (SummaryState.FAILED, "still no", "12:05")
+    assert (found.failing_since, found.retries) == (NOON, True)
+    found = summarize(REF, body(), [success])
+    assert (found.state, found.why, found.retries) == (SummaryState.SUCCEEDED, "start", False)
+    assert summarize(REF, body(), [finding]).state is SummaryState.UNHANDLED
+
+
+@pytest.mark.parametrize(
+    ("next_run", "state", "message"),
+    [
+        (NextRun(NOON, state="Running"), SummaryState.RUNNING, "no"),
+        (NextRun(NOON, state="Delayed", failures=2), SummaryState.FAILED, "no"),
+        (NextRun(NOON, state="Delayed", cause="period: 60 s"), SummaryState.SUCCEEDED, ""),
+        (NextRun(NOON, state="Delayed", cause="requeue_after: 60 s"), SummaryState.WAITING, ""),
+        (NextRun(None, 1, state="Queued"), SummaryState.FAILED, "no"),
+    ],
+)
+def test_without_conditions_the_queue_has_a_later_state_than_events(
+    next_run: NextRun, state: SummaryState, message: str
+) -> None:
+    """A success that changes nothing emits no Event; conditions are not overridden."""
+    found = with_next_run(summarize(REF, body(), [ended("Failed", "12:00", "no")]), next_run)
+    assert (found.state, found.message, found.next_run) == (state, message, next_run.due)
+    unhandled = with_next_run(summarize(REF, body()), NextRun(None, 1, state="Queued"))
+    assert (unhandled.state, unhandled.queue_position) == (SummaryState.UNHANDLED, 1)
+    assert with_next_run(summarize(REF, body(FAILED)), next_run).state is SummaryState.FAILED
+
+
 def test_queues_are_searched_by_group_kind_namespace_and_name() -> None:
     """An operator may watch another version than the CLI reads."""
     resource = {"apiVersion": "example.com/v2", "kind": "Foo", "namespace": "default", "name": "a"}
