@@ -159,6 +159,7 @@ _RUN = _object(
     requests=_list(_REQUEST),
     log=_list(_text),
     dropped=_DROPPED,
+    restored=_flag,
 )
 _QUEUE_ENTRY = _object(
     {"resource": _OBJECT, "state": _text},

@@ -39,6 +39,8 @@ _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 """Start of the arguments of a task with no_log in ansible-runner's events."""
 SKIPPED = "skipped"
 """Outcome of a run that was skipped."""
+RESTORED = "restored"
+"""Field of a record that the operator has read from the cluster: it may be another replica's."""
 LOCALHOST = "localhost"
 """The host of roles; tasks on others have its name."""
 _DETAILS = ("tasks", "writes", "changes", "requests", "log", "dropped")
@@ -277,7 +279,8 @@ def causes_text(entry: Json) -> str:
 
 def compact(document: Json) -> Json:
     """Return the part of a record that is kept in the cluster: without values and _NOT_KEPT."""
-    kept = {name: value for name, value in document.items() if name not in _NOT_KEPT}
+    omitted = {*_NOT_KEPT, RESTORED}
+    kept = {name: value for name, value in document.items() if name not in omitted}
     changes = [_without_values(each) for each in document.get("changes") or ()]
     return {**kept, "changes": changes} if changes else kept
 

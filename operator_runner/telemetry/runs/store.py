@@ -22,7 +22,7 @@ from operator_runner.core.model import (
     RunEvent,
     RunOutcome,
 )
-from operator_runner.telemetry.runs.record import RunRecorder, skipped_run, summary_of
+from operator_runner.telemetry.runs.record import RESTORED, RunRecorder, skipped_run, summary_of
 
 _MAX_BYTES = 16 * 1024 * 1024
 """Limit of all finished runs: summaries, and compressed records. The oldest are dropped first."""
@@ -159,10 +159,10 @@ class RunStore:
                 callback(uid)
 
     def restore(self, ref: ObjectRef, documents: Iterable[Json]) -> None:
-        """Add runs that another process has recorded; those that are known stay."""
+        """Add runs that another process has recorded, marked so; those that are known stay."""
         for document in documents:
             if document["id"] not in self._finished:
-                self._add(ref, document)
+                self._add(ref, {**document, RESTORED: True})
         ids = self._by_resource.get(ref, [])
         ids.sort(key=lambda run_id: str(self._finished[run_id].summary["started"]))
 

@@ -15,7 +15,7 @@ from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.events import RUN_ANNOTATION
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import matches, object_json, timestamp
+from operator_runner.telemetry.runs.record import RESTORED, matches, object_json, timestamp
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
@@ -125,8 +125,31 @@ class Listing:
 
 
 def without_repetitions(found: Sequence[Json]) -> list[Json]:
-    """Return each run once, as the first operator has it: replicas can keep the same runs."""
-    return list({each["id"]: each for each in reversed(found)}.values())
+    """Return each run once, see `preferred_copy`."""
+    copies: dict[str, list[Json]] = {}
+    for each in found:
+        copies.setdefault(str(each["id"]), []).append(each)
+    return [preferred_copy(each) for each in copies.values()]
+
+
+def preferred_copy(copies: Sequence[Json]) -> Json:
+    """Return a run as one of several operators has it: the first one.
+
+    If that has restored the run from the cluster, a replica in its namespace that has recorded it
+    precedes: it has the whole record, and ran it. Pods elsewhere may belong to others.
+    """
+    first = copies[0]
+    recorded = (
+        each
+        for each in copies
+        if not each.get(RESTORED) and _namespace_of(each) == _namespace_of(first)
+    )
+    return next(recorded, first) if first.get(RESTORED) else first
+
+
+def _namespace_of(run: Json) -> str:
+    """Return the first part of the name of the operator, `Pod NAMESPACE/NAME`."""
+    return str(run.get("operator") or "").rpartition("/")[0]
 
 
 def newest(found: Sequence[Json]) -> list[Json]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 import pytest
@@ -14,6 +14,8 @@ from operator_runner.core.model import Json
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.tools.operator_api.client import OperatorClient, base_of
 from operator_runner.tools.operator_api.discovery import Operators
+from operator_runner.tools.runs.listing import without_repetitions
+from operator_runner.tools.runs.run_details import find_run
 
 RUN: Json = {
     "id": "1",
@@ -73,6 +75,30 @@ async def test_an_invalid_answer_is_reported_and_those_of_others_are_kept(
         assert [each.partition(":")[0] for each in operators.invalid] == [
             "invalid response from Pod x/forged"
         ]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (["system/leader", "x/forged", "system/worker"], "system/worker"),
+        (["system/leader", "x/forged"], "system/leader"),
+        (["x/forged", "system/leader"], "x/forged"),
+    ],
+)
+async def test_the_replica_that_ran_precedes_one_that_has_restored_the_run(
+    http: aiohttp.ClientSession, order: list[str], expected: str
+) -> None:
+    """Only if both are in one namespace: others may forge. The Pod with the Lease is the first."""
+    copies = [{**RUN, "restored": name == "system/leader"} for name in order]
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(answering(http, f"Pod {name}", web.json_response(copy)))
+            for name, copy in zip(order, copies, strict=True)
+        ]
+        run, client = await find_run(Operators(clients), "1")
+    assert (run["operator"], client.name) == (f"Pod {expected}", f"Pod {expected}")
+    named = [{**copy, "operator": f"Pod {name}"} for name, copy in zip(order, copies, strict=True)]
+    assert [each["operator"] for each in without_repetitions(named)] == [f"Pod {expected}"]
 
 
 async def test_a_redirect_is_not_followed(http: aiohttp.ClientSession) -> None:

@@ -203,6 +203,8 @@ async def test_restored_runs_are_before_those_of_this_process() -> None:
     finished(new, "2")
     new.restore(REF, old.last(REF, "uid", 3))
     assert [each["id"] for each in new.last(REF, "uid", 3)] == ["1", "2"]
+    marked = {each["id"]: each.get("restored") for each in new.summaries(lambda _: True, 10)}
+    assert marked == {"1": True, "2": None}
     assert new.last(REF, "another uid", 3) == []
 
 
