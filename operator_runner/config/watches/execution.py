@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,9 @@ NAMESPACE_PATTERN = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 NAMED_OBJECTS = {"volumes": ("name",), "volumeMounts": ("name", "mountPath")}
 """Required fields of the objects in these lists."""
 TEMPLATE_FIELDS = ("metadata", "spec")
+TEMPLATE_MAPS = {"metadata": ("labels",), "spec": ("nodeSelector",)}
+TEMPLATE_LISTS = ("containers", "volumes", "tolerations")
+"""Maps, and lists of maps in the spec, to which the keys of `execution.job` are added."""
 _CONTAINER = "run"
 _OWN_FIELDS = ("image", "command", "args")
 """Fields of the container that have other keys, or are the runner's."""
@@ -76,13 +79,37 @@ def _template(job: MapReader) -> dict[str, Any]:
         if not isinstance(template.get(name) or {}, Mapping):
             job.problem("template", f"{name} must be a map of keys and values")
             return {}
+    problems = list(_wrong_types(template))
+    for problem in problems:
+        job.problem("template", problem)
+    if problems:
+        return {}
     for container in (template.get("spec") or {}).get("containers") or ():
-        if not isinstance(container, Mapping):
-            job.problem("template", "each item of containers must be a map of keys and values")
-            return {}
         for name in _OWN_FIELDS:
             if container.get("name") == _CONTAINER and name in container:
                 job.problem(
                     "template", f"{name} of the container {_CONTAINER} cannot be set; remove it"
                 )
     return template
+
+
+def _wrong_types(template: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the fields that the runner adds to; the API server checks others."""
+    for part, names in TEMPLATE_MAPS.items():
+        for name in names:
+            value = (template.get(part) or {}).get(name)
+            if not isinstance({} if value is None else value, Mapping):
+                yield f"{name} must be a map of keys and values"
+    spec = template.get("spec") or {}
+    lists = [(name, spec.get(name)) for name in TEMPLATE_LISTS]
+    containers = spec.get("containers")
+    lists += [
+        ("volumeMounts", each.get("volumeMounts"))
+        for each in (containers if isinstance(containers, list) else ())
+        if isinstance(each, Mapping)
+    ]
+    for name, value in lists:
+        if not isinstance([] if value is None else value, list):
+            yield f"{name} must be a list"
+        elif not all(isinstance(each, Mapping) for each in value or ()):
+            yield f"each item of {name} must be a map of keys and values"

@@ -14,6 +14,8 @@ from operator_runner.config.watches.execution import (
     NAMED_OBJECTS,
     NAMESPACE_PATTERN,
     TEMPLATE_FIELDS,
+    TEMPLATE_LISTS,
+    TEMPLATE_MAPS,
 )
 from operator_runner.config.watches.keys import (
     ENTRY_KEYS,
@@ -113,7 +115,15 @@ def _close_job(properties: Json) -> None:
             "required": list(required),
             "properties": filled,
         }
-    parts = {each: {"type": ["object", "null"]} for each in TEMPLATE_FIELDS}
+    a_map = {"type": ["object", "null"]}
+    maps = {"type": ["array", "null"], "items": {"type": "object"}}
+    with_mounts = {"type": "object", "properties": {"volumeMounts": maps}}
+    parts: dict[str, Json] = {
+        part: {**a_map, "properties": dict.fromkeys(TEMPLATE_MAPS[part], a_map)}
+        for part in TEMPLATE_FIELDS
+    }
+    parts["spec"]["properties"] |= dict.fromkeys(TEMPLATE_LISTS, maps)
+    parts["spec"]["properties"]["containers"] = {**maps, "items": with_mounts}
     properties["template"] |= {"properties": parts, "additionalProperties": False}
 
 
