@@ -403,6 +403,8 @@ class Watch:
     ownership_exceptions: frozenset[GVK] = frozenset()
     drift: Drift = Drift.ENFORCE
     versions: tuple[str, ...] = ()
+    finalizer_versions: tuple[str, ...] = ()
+    """Those of `versions` whose watch has a finalizer of the same name."""
     allow_vars: frozenset[str] = frozenset()
     top_level_fields: tuple[str, ...] = ()
     schedule: Schedule | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from operator_runner.config.watches.versions import cleans_up
 from operator_runner.core.model import Json, Watch
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 
@@ -64,19 +65,17 @@ def decide(body: Json, watch: Watch, *, selected: bool, deselected: bool = False
 
     `selected` is whether the watch's selector and `when` match the resource, `deselected` whether
     they no longer do and the watch has something to run for that. A resource that is being deleted
-    is cleaned up in any case: its finalizer shows that it was selected before. While a resource is
+    is cleaned up in any case: its finalizer shows that it was selected before. If it was written in
+    another version whose watch has that finalizer too, that one cleans up. While a resource is
     suspended, nothing runs, and its finalizer stays.
     """
     metadata = body["metadata"]
     finalizer = watch.finalizer.name if watch.finalizer else None
     annotation = watch.deselection.annotation if watch.deselection else None
-    is_suspended = suspension(annotations_of(body)) is not Suspension.NONE
     has_finalizer = finalizer in (metadata.get("finalizers") or ())
     if metadata.get("deletionTimestamp"):
-        # The API server rejects finalizers that are added during deletion.
-        if not has_finalizer:
-            return Ignore("Resource is terminated")
-        return Suspend(finalizer or "") if is_suspended else Run(cleanup=True)
+        return _decide_deletion(body, watch, finalizer if has_finalizer else None)
+    is_suspended = suspension(annotations_of(body)) is not Suspension.NONE
     if not (selected or deselected):
         return Ignore("Resource does not match selector or when")
     if is_suspended:
@@ -88,3 +87,14 @@ def decide(body: Json, watch: Watch, *, selected: bool, deselected: bool = False
         None if annotation in (metadata.get("annotations") or {}) else annotation,
     )
     return Run(cleanup=False) if missing == AddMetadata() else missing
+
+
+def _decide_deletion(body: Json, watch: Watch, finalizer: str | None) -> Action:
+    """Return the action for a resource that is being deleted and has this finalizer."""
+    if finalizer is None:
+        # The API server rejects finalizers that are added during deletion.
+        return Ignore("Resource is terminated")
+    if not cleans_up(body, watch):
+        return Ignore("Resource belongs to the watch of another version")
+    is_suspended = suspension(annotations_of(body)) is not Suspension.NONE
+    return Suspend(finalizer) if is_suspended else Run(cleanup=True)

@@ -78,3 +78,25 @@ def test_a_preview_is_that_of_the_version_that_was_written_last(
         done = cli.run("diff", f"echo/{name}", f"--project={operator.project}")
         assert done.returncode == 1, done.stderr
         assert f"+  text: {version} says a" in done.stdout
+
+
+def test_a_deleted_resource_is_cleaned_up_by_one_role(kubectl: Kubectl, operator: Operator) -> None:
+    """That of the version that was written last, although both have the same finalizer."""
+    watches = operator.project / "watches.yaml"
+    finalizer = "finalizer: {name: versions.example.com/end, vars: {last: true}}"
+    watches.write_text(watches.read_text().replace("vars:", f"{finalizer}, vars:"))
+    operator.start()
+    kubectl.apply(
+        {
+            "apiVersion": f"{GROUP}/v2",
+            "kind": "Echo",
+            "metadata": {"name": "e"},
+            "spec": {"sayThis": "a"},
+        }
+    )
+    eventually(lambda: operator.lines("Reconciled"), details=operator.log)
+    kubectl("delete", f"echoes.{GROUP}", "e")
+    eventually(lambda: operator.lines("Finalized"), details=operator.log)
+    operator.terminate()
+    # The first run and the clean-up.
+    assert len({line["run_id"] for line in operator.lines("[playbook task start]")}) == 2

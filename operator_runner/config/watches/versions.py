@@ -18,14 +18,28 @@ _APPLIED = "f:kubectl.kubernetes.io/last-applied-configuration"
 
 def introduce(watches: Sequence[Watch]) -> tuple[Watch, ...]:
     """Set the watched versions of the kind of each watch, if there is more than one."""
-    versions: dict[tuple[str, str], list[str]] = defaultdict(list)
+    by_kind: dict[tuple[str, str], list[Watch]] = defaultdict(list)
     for watch in watches:
-        versions[watch.gvk.group, watch.gvk.kind].append(watch.gvk.version)
+        by_kind[watch.gvk.group, watch.gvk.kind].append(watch)
     return tuple(
-        replace(watch, versions=tuple(known)) if len(known) > 1 else watch
+        replace(
+            watch,
+            versions=tuple(each.gvk.version for each in others),
+            finalizer_versions=tuple(
+                each.gvk.version for each in others if _has_same_finalizer(each, watch)
+            ),
+        )
+        if len(others) > 1
+        else watch
         for watch in watches
-        for known in [versions[watch.gvk.group, watch.gvk.kind]]
+        for others in [by_kind[watch.gvk.group, watch.gvk.kind]]
     )
+
+
+def _has_same_finalizer(one: Watch, other: Watch) -> bool:
+    if one.finalizer is None or other.finalizer is None:
+        return False
+    return one.finalizer.name == other.finalizer.name
 
 
 def belongs_to(body: Json, watch: Watch) -> bool:
@@ -33,10 +47,22 @@ def belongs_to(body: Json, watch: Watch) -> bool:
 
     A resource of a version that is not watched is the first watch's.
     """
-    if not watch.versions:
-        return True
+    return not watch.versions or _version_of(body, watch) == watch.gvk.version
+
+
+def cleans_up(body: Json, watch: Watch) -> bool:
+    """Return whether this watch runs its finalizer for a resource that is being deleted.
+
+    If the watch of the resource has a finalizer of the same name, only that one does. A finalizer
+    of another name is left from the time when the resource was this watch's.
+    """
+    return belongs_to(body, watch) or _version_of(body, watch) not in watch.finalizer_versions
+
+
+def _version_of(body: Json, watch: Watch) -> str:
+    """Return the version whose watch has the resource, of several."""
     written = _written_in(body)
-    return (written if written in watch.versions else watch.versions[0]) == watch.gvk.version
+    return written if written in watch.versions else watch.versions[0]
 
 
 def _written_in(body: Json) -> str:

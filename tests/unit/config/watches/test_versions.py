@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from operator_runner.config.watches.versions import belongs_to, introduce
-from operator_runner.core.model import GVK, Json, RunContent, Watch
+from operator_runner.config.watches.versions import belongs_to, cleans_up, introduce
+from operator_runner.core.model import GVK, Finalizer, Json, RunContent, Watch
 
 KINDS = [("a.com", "v1", "Web"), ("b.com", "v1", "Web"), ("a.com", "v2", "Web")]
 OLD, OTHER, NEW = introduce([Watch(GVK(*kind), RunContent()) for kind in KINDS])
@@ -58,3 +58,33 @@ def test_kinds_of_one_version_are_served_for_all_writers() -> None:
     assert OTHER.versions == ()
     assert belongs_to(body(entry("v2", "t1", SPEC)), OTHER)
     assert belongs_to(body(entry("v2", "t1", SPEC)), replace(OLD, versions=()))
+
+
+def test_a_finalizer_of_one_name_is_run_by_the_watch_of_the_resource() -> None:
+    """Another name is run by its own watch: the resource had its spec in that version before."""
+    content = RunContent()
+    names = {"v1": "a.com/one", "v2": "a.com/one", "v3": "a.com/other", "v4": None}
+    watches = introduce(
+        [
+            Watch(
+                GVK("a.com", version, "Web"),
+                content,
+                finalizer=None if name is None else Finalizer(name, content),
+            )
+            for version, name in names.items()
+        ]
+    )
+    cleaning = {
+        version: [
+            watch.gvk.version
+            for watch in watches
+            if watch.finalizer and cleans_up(body(entry(version, "t1", SPEC)), watch)
+        ]
+        for version in names
+    }
+    assert cleaning == {
+        "v1": ["v1", "v3"],
+        "v2": ["v2", "v3"],
+        "v3": ["v1", "v2", "v3"],
+        "v4": ["v1", "v2", "v3"],
+    }
