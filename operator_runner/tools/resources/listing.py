@@ -152,11 +152,12 @@ async def _bodies(
             yield ObjectRef.of_kind(kind.gvk, body), body
 
 
-async def run_events(api: Api, namespace: str | None) -> list[Json]:
+async def run_events(api: Api, namespace: str | None, *, required: bool = False) -> list[Json]:
     """Return the Events of operators in a namespace, None for all; without permission, none.
 
     Malformed ones, which others have written, are left out. Events about cluster-scoped resources
-    are in `default`. Raises ApiError except Forbidden.
+    are in `default`. Raises ApiError; Forbidden only if no Event can be read and they are
+    `required`.
     """
     root = "/apis/events.k8s.io/v1"
     paths = [f"{root}/events"]
@@ -166,11 +167,14 @@ async def run_events(api: Api, namespace: str | None) -> list[Json]:
         ]
     params = {"fieldSelector": f"reportingController={CONTROLLER}"}
     found: list[Json] = []
+    forbidden: list[Forbidden] = []
     for path in paths:
         try:
             async for page in list_pages(api, path, params=params):
                 found += filter(is_valid_event, page["items"])
-        except Forbidden:
+        except Forbidden as error:
             # Causes are an addition; the state is in the resources.
-            continue
+            forbidden.append(error)
+    if required and len(forbidden) == len(paths):
+        raise forbidden[0]
     return found

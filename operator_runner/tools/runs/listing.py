@@ -174,10 +174,13 @@ def warn_unavailable(operators: Operators) -> None:
 
 
 async def from_events(cluster: ClusterView, query: dict[str, str]) -> list[Json]:
-    """Return runs as the API does, as far as Events have them, newest first."""
+    """Return runs as the API does, as far as Events have them, newest first.
+
+    Raises ApiError, also if the user may read no Events.
+    """
     found = [
         run
-        for event in await run_events(cluster.api, query.get("namespace"))
+        for event in await run_events(cluster.api, query.get("namespace"), required=True)
         if (run := run_of(event)) is not None and matches(run["resource"], query)
     ]
     return newest(found)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from operator_runner.core.errors import NotFound
+from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
@@ -118,9 +118,13 @@ async def _run_id(cluster: ClusterView, operators: Operators, what: str | Resour
 
 async def _run_of_events(cluster: ClusterView, what: str | ResourceName) -> Json | None:
     """Return the run with an ID, or the last one of a resource, None if no Event has it."""
-    query = {} if isinstance(what, str) else _query(cluster, what)
-    found = await from_events(cluster, query)
-    return next((run for run in found if query or run["id"] == what), None)
+    if not isinstance(what, str):
+        return next(iter(await from_events(cluster, _query(cluster, what))), None)
+    try:
+        found = await from_events(cluster, {})
+    except Forbidden:
+        found = await from_events(cluster, {"namespace": cluster.namespace})
+    return next((run for run in found if run["id"] == what), None)
 
 
 def _run_of(what: str | ResourceName) -> str:
