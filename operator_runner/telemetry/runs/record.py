@@ -37,6 +37,7 @@ _RESULTS = {
 }
 _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 """Start of the arguments of a task with no_log in ansible-runner's events."""
+_TASK_START = "playbook_on_task_start"
 SKIPPED = "skipped"
 """Outcome of a run that was skipped."""
 RESTORED = "restored"
@@ -72,12 +73,17 @@ class RunRecorder:
     _is_remote: bool = False
     _last_end: float = 0.0
     _last_ends: dict[str, float] = field(default_factory=dict)
+    _current: Json = field(default_factory=dict)
     _end: Json = field(default_factory=dict)
 
     @property
     def is_running(self) -> bool:
         """Whether the run is in progress."""
         return not self._end
+
+    @property
+    def _is_in_task(self) -> bool:
+        return self.is_running and bool(self._current)
 
     @property
     def output(self) -> Sequence[str]:
@@ -96,8 +102,11 @@ class RunRecorder:
             text = truncated(event.stdout, MAX_OUTPUT_BYTES)
             self._output.append(text)
             self._output_bytes += len(text)
+        if event.kind == _TASK_START:
+            self._current = _current_task(data, self._last_end)
         if (result := _RESULTS.get(event.kind)) is None:
             return
+        self._current = {}
         start, overlap = self._without_overlap(str(data.get("host") or LOCALHOST), start, end)
         if end is not None:
             self._last_end = max(self._last_end, end)
@@ -167,7 +176,7 @@ class RunRecorder:
             "traceID": self.trace_id,
             **self._end,
             "causes": causes_json(self.causes),
-            "tasks": self._tasks,
+            "tasks": [*self._tasks, self._current] if self._is_in_task else self._tasks,
             "writes": self._writes,
             "changes": [self._change(*each) for each in self._changes],
             "requests": self._requests,
@@ -308,6 +317,12 @@ def _task(data: Json, result: str, start: float | None, end: float | None, overl
     }
     redacted: Json = redact(fields)
     return {name: value for name, value in redacted.items() if value is not None}
+
+
+def _current_task(data: Json, last_end: float) -> Json:
+    """Return the task in progress; its start is the end of the one before."""
+    found = _task(data, "running", last_end or None, None, 0.0)
+    return {name: value for name, value in found.items() if name != "seconds"}
 
 
 def _is_hidden(data: Json) -> bool:

@@ -64,6 +64,24 @@ def test_a_change_has_its_values_and_its_task_after_the_run() -> None:
     assert changes_of(run) == [('"b"', "Write")]
 
 
+def test_the_task_in_progress_is_the_last_one() -> None:
+    """It has a start and no duration; after the end of the run only tasks with results are left."""
+    run = recorder()
+    started = {"task": "Wait", "task_path": "main.yml:7"}
+    run.on_event(RunEvent("playbook_on_task_start", {"task": "Write"}))
+    assert [each["name"] for each in run.document()["tasks"]] == ["Write"]
+    run.on_event(task("Write", 1, 2))
+    run.on_event(RunEvent("playbook_on_task_start", started))
+    document = run.document()
+    assert document["tasks"][1:] == [
+        {"name": "Wait", "action": "", "path": "main.yml:7", "started": "2026-01-01T12:00:02.000Z"}
+        | {"result": "running"}
+    ]
+    assert check_run(document)["tasks"] == document["tasks"]
+    run.end(None, NOON + timedelta(seconds=3))
+    assert [each["name"] for each in run.document()["tasks"]] == ["Write"]
+
+
 def test_a_meta_task_starts_when_the_task_before_has_ended() -> None:
     """Its event has the start of that task; changes meanwhile are those of that task."""
     run = recorder()
