@@ -169,13 +169,19 @@ class RunDirs:
         # Runs have other working directories, so the path has to be absolute; and it must have no
         # links, so that any link found later was made by a run.
         base = base.resolve()
-        nofollow_io.make_private(base)
-        if not _is_trusted(base.stat()):
+        try:
+            nofollow_io.make_private(base)
+            if not _is_trusted(base.stat()):
+                raise ConfigError(
+                    f"--work-dir {base} belongs to another user; set it to a directory of this user"
+                )
+            self._lock = _lock(base)
+        except OSError as error:
             raise ConfigError(
-                f"--work-dir {base} belongs to another user; set it to a directory of this user"
-            )
+                f"--work-dir {base}: cannot write to it ({error.strerror or error}); set it to a "
+                "directory that the operator can create and write to, such as a mounted emptyDir"
+            ) from error
         self.base = base
-        self._lock = _lock(base)
         self._temp_dirs = TempDirs(base)
         self._temp_dirs.clear()
         self.shared = base / _SHARED

@@ -9,6 +9,7 @@ import pytest
 
 from operator_runner.ansible import rerun_command
 from operator_runner.ansible.rundir import RunDirs
+from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, ObjectRef, RunContent, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
@@ -22,6 +23,17 @@ def request(run_id: str, keep: int = 2, *, dry_run: bool = False) -> RunRequest:
 @pytest.fixture
 def rundirs(tmp_path: Path) -> RunDirs:
     return RunDirs(tmp_path / "work")
+
+
+@pytest.mark.parametrize("below", [".", "work"])
+def test_a_work_dir_that_cannot_be_written_is_an_error_with_a_solution(
+    tmp_path: Path, below: str
+) -> None:
+    """A file in the place of the directory, as a read-only root file system, is not a bug."""
+    (tmp_path / "file").touch()
+    work_dir = tmp_path / "file" / below
+    with pytest.raises(ConfigError, match=rf"^--work-dir {work_dir}: cannot write to it \(Not a"):
+        RunDirs(work_dir)
 
 
 def run(
