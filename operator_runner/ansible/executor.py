@@ -21,7 +21,7 @@ from operator_runner.ansible.outcome import OutcomeBuilder
 from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.run_spec import run_spec
-from operator_runner.ansible.rundir import RunDir, RunDirs, arguments_of
+from operator_runner.ansible.rundir import RunDir, RunDirs
 from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import Cause, Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
@@ -169,7 +169,7 @@ class AnsibleExecutor:
             # The run may have changed its playbook and variables.
             rundir.write_variables(request)
             spec = run_spec(request, rundir, self._ansible)
-            args = arguments_of(self._ansible)
+            args = self._ansible.args
             native = request.native_types is True
             command = rerun_command.command_line(spec, args, self._kubeconfig, native_types=native)
             rerun_command.write(

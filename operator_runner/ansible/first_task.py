@@ -17,7 +17,7 @@ from pathlib import Path
 from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.cold import playbook
 from operator_runner.ansible.run_spec import common_environment, role_play, roles_path_for
-from operator_runner.ansible.rundir import arguments_of, write_plays
+from operator_runner.ansible.rundir import write_plays
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import RunContent
 from operator_runner.core.settings import AnsibleSettings
@@ -83,7 +83,7 @@ async def _list_tasks(content: RunContent, ansible: AnsibleSettings) -> list[str
         process = await asyncio.create_subprocess_exec(
             *playbook.PROGRAM,
             *("-i", "localhost,", "--list-tasks"),
-            *shlex.split(arguments_of(ansible)),
+            *shlex.split(ansible.args),
             book,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

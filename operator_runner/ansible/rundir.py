@@ -256,14 +256,9 @@ def _drop_environment(command: Path) -> None:
     nofollow_io.write(command, json.dumps(content))
 
 
-def arguments_of(ansible: AnsibleSettings) -> str:
-    """Return the arguments of --ansible-args, as they are written to env/cmdline."""
-    return _unquote(ansible.args)
-
-
 def command_line(request: RunRequest, ansible: AnsibleSettings) -> str:
     """Return the arguments of a run, quoted as for a shell."""
-    words = [arguments_of(ansible)]
+    words = [ansible.args]
     if request.dry_run:
         # Also without the patch of tasks: a dry run must not act on the host.
         words.append("--check")
@@ -278,10 +273,3 @@ def _interpreter() -> str:
     environment = os.environ.get("VIRTUAL_ENV")
     python = f"{environment}/bin/python3" if environment else "{{ansible_playbook_python}}"
     return f"ansible_python_interpreter={python}"
-
-
-def _unquote(args: str) -> str:
-    """Remove one pair of outer single quotes, as ansible-operator does."""
-    if len(args) >= 2 and args[0] == args[-1] == "'":  # noqa: PLR2004
-        return args[1:-1]
-    return args

@@ -6,6 +6,8 @@ flags for all kinds.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -30,8 +32,11 @@ from operator_runner.core.settings import (
 _LOG_EVENTS = ("nothing", "tasks", "everything")
 _FOREVER = timedelta(days=365)
 _NONE = timedelta(0)
-_UNATTENDED = "an operator runs without a person beside it; add it, or omit the flag"
+_SINGLE_RUN = "it concerns a single run; add --once, or omit the flag"
 _WATCHED_NAMESPACES = "an operator watches the namespaces of WATCH_NAMESPACE; set it instead"
+_LEASE_NAME = re.compile(
+    r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
 _MAX_LABEL = 63
 """Length of the value of a label."""
 
@@ -78,6 +83,7 @@ def settings_from(
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
     problems += [*_ownership_problems(options, watches), *_once_problems(options)]
     problems += [*_job_problems(options, watches), *_step_problems(options, interactive)]
+    problems += _argument_problems(options)
     inventory = environ.get("ANSIBLE_INVENTORY") or None
     if inventory is not None and not Path(inventory).exists():
         problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")
@@ -122,6 +128,16 @@ def settings_from(
     return settings if options["once"] is None else _once(settings, options)
 
 
+def _argument_problems(options: Options) -> list[str]:
+    try:
+        shlex.split(_ansible_args(options))
+    except ValueError as error:
+        where = f"--ansible-args={options['ansible_args']}"
+        problem = f"invalid quoting ({str(error).lower()}); quote arguments as for a shell"
+        return [f"{where}: {problem}"]
+    return []
+
+
 def _once(settings: Settings, options: Options) -> Settings:
     """Return the settings for one resource: beside an operator, whose ports and Lease it leaves."""
     kind, _, name = options["once"].partition("/")
@@ -158,8 +174,8 @@ def _step_problems(options: Options, interactive: bool) -> list[str]:
         return [
             f"{flag} needs --once KIND/NAME, because {reason}"
             for flag, value, reason in (
-                ("--step", options["step"], _UNATTENDED),
-                ("--start-at-task", options["start_at_task"], _UNATTENDED),
+                ("--step", options["step"], _SINGLE_RUN),
+                ("--start-at-task", options["start_at_task"], _SINGLE_RUN),
                 ("--namespace", options["namespace"], _WATCHED_NAMESPACES),
             )
             if value
@@ -274,7 +290,7 @@ def _ansible(
     return AnsibleSettings(
         verbosity=options["ansible_verbosity"],
         verbosity_of_kind=environment.verbosity(environ, kinds).values,
-        args=options["ansible_args"],
+        args=_ansible_args(options),
         log_events=events if events in _LOG_EVENTS else "tasks",
         # A person at a terminal has a line for each task instead.
         framed=encoder == "json",
@@ -294,6 +310,14 @@ def _ansible(
         fork_server_idle_timeout=idle if idle > _NONE else None,
         disabled_patches=environment.disabled_patches(environ),
     )
+
+
+def _ansible_args(options: Options) -> str:
+    """Return the arguments without one pair of outer single quotes, as ansible-operator does."""
+    args: str = options["ansible_args"]
+    if len(args) >= 2 and args[0] == args[-1] == "'":  # noqa: PLR2004
+        return args[1:-1]
+    return args
 
 
 def _metric_address(bind: str) -> str:
@@ -364,6 +388,11 @@ def _leader_problems(options: Options, environ: Environ) -> list[str]:
         )
     if not election.lease_name:
         problems.append("--leader-elect requires --leader-election-id, the name of the Lease")
+    elif not _LEASE_NAME.fullmatch(election.lease_name):
+        problems.append(
+            f"--leader-election-id={election.lease_name}: invalid name of a Lease; write lower-case"
+            " letters, digits, - and ."
+        )
     if not _NONE < election.renew_deadline < election.lease_duration:
         problems.append(
             "--leader-elect-renew-deadline must be above 0s and below"

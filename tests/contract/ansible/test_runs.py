@@ -208,10 +208,10 @@ async def test_artifacts_are_limited_and_removed(runs: Runs) -> None:
 
 
 async def test_vault_and_further_arguments(tmp_path: Path, kind: ExecutorName) -> None:
-    """--ansible-args reach ansible-playbook, in the quotes that images pass on."""
+    """--ansible-args reach ansible-playbook."""
     password = tmp_path / "password"
     password.write_text("open sesame")
-    args = f"'--vault-password-file {password} -e more=extra'"
+    args = f"--vault-password-file {password} -e more=extra"
     settings = AnsibleSettings(skip_facts=True, args=args)
     async with open_launcher(kind, settings) as launcher:
         runs = Runs(tmp_path, launcher, settings)

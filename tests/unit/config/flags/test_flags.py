@@ -367,6 +367,11 @@ def test_a_bad_value_names_the_flag_and_a_hint(flag: str, message: str) -> None:
             "^--metrics-secure flag is required when --metrics-require-rbac is present$",
         ),
         (("--leader-elect",), {}, "requires --leader-election-id"),
+        (
+            ("--leader-elect", "--leader-election-id=Web_1"),
+            {},
+            "^--leader-election-id=Web_1: invalid name of a Lease; write lower-case letters",
+        ),
         (("--shards=auto",), {}, "--shards requires --leader-elect"),
         (("--keep-runs",), {}, "--keep-runs requires --leader-elect"),
         (
@@ -385,9 +390,14 @@ def test_a_bad_value_names_the_flag_and_a_hint(flag: str, message: str) -> None:
             "must be above 0s and below --leader-elect-lease-duration",
         ),
         ((), {"ANSIBLE_INVENTORY": "/no/such"}, "ANSIBLE_INVENTORY: /no/such was not found"),
+        (
+            ("--ansible-args=--tags 'a",),
+            {},
+            r"^--ansible-args=--tags 'a: invalid quoting \(no closing quotation\); quote arguments",
+        ),
     ],
 )
-def test_contradicting_flags_are_an_error(
+def test_values_that_cannot_be_used_are_an_error(
     args: tuple[str, ...], environ: dict[str, str], message: str
 ) -> None:
     """The message names the flags and what to do."""
@@ -395,6 +405,12 @@ def test_contradicting_flags_are_an_error(
         settings(*args, **environ)
 
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize("quoted", ["""'-e "a=it's"'""", """-e "a=it's\""""])
+def test_outer_single_quotes_of_ansible_args_are_removed(quoted: str) -> None:
+    """Images pass them on; what they enclose may contain quotes."""
+    assert settings(f"--ansible-args={quoted}").ansible.args == """-e "a=it's\""""
 
 
 def test_a_policy_of_ownership_needs_owner_references() -> None:
