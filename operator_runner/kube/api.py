@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -126,8 +127,25 @@ class Api:
             raise self._unreachable(what, error) from error
 
     def _unreachable(self, what: str, error: Exception) -> Unavailable:
-        reason = str(error) or type(error).__name__
-        return Unavailable(f"{what}: {self.connection.server}: {reason}")
+        return Unavailable(f"{what}: {self.connection.server}: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    """Return why there is no response, with the solution if no connection was made."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            why = getattr(error.certificate_error, "verify_message", error.certificate_error)
+            return f"untrusted certificate: {why}; check certificate-authority in the kubeconfig"
+        case aiohttp.ClientConnectorError():
+            number = error.os_error.errno or 0
+            # Below zero are the errors of the resolver.
+            why = os.strerror(number) if number > 0 else error.os_error.strerror or error.os_error
+            via = "proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+            return (
+                f"cannot connect to {via}{error.host}:{error.port} ({why}); "
+                "check that the API server is running, and its address in the kubeconfig"
+            )
+    return str(error) or type(error).__name__
 
 
 def is_watch(query: Mapping[str, str]) -> bool:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import logging
 import os
 import ssl
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import structlog
 from aiohttp.helpers import get_env_proxy_for_url
-from yaml import YAMLError
+from yaml import MarkedYAMLError, YAMLError
 from yarl import URL
 
 from operator_runner.core.errors import ConfigError
@@ -211,7 +214,8 @@ async def _from_files(files: str, source: str, selected: str) -> Credentials:
         current = (file.get("current-context") for file in merged.config_files.values())
         context = next(filter(None, [selected, *current]), None)
         loader = _kube_config.KubeConfigLoader(merged.config, context)
-        await loader.load_and_set(configuration)
+        with _without_log():
+            await loader.load_and_set(configuration)
         await _check(configuration, loader)
         namespace = loader.current_context["context"].get("namespace") or "default"
         return Credentials(configuration, namespace, loader)
@@ -236,8 +240,10 @@ def _problem(error: Exception) -> str:
         case TypeError() | AttributeError():
             return (
                 "invalid kubeconfig: expected a map with the lists clusters, contexts and users, "
-                f"each of maps ({error})"
+                "each of maps"
             )
+        case MarkedYAMLError(problem_mark=mark) if mark is not None:
+            return f"invalid YAML: line {mark.line + 1}: {error.problem}"
         case ConfigException() | YAMLError():
             return str(error)
     return f"{type(error).__name__}: {error}"
@@ -246,11 +252,41 @@ def _problem(error: Exception) -> str:
 async def _check(configuration: Any, loader: Any) -> None:
     if not configuration.host:
         raise ConfigException("the cluster of the current context has no server")
+    if not _is_url(configuration.host):
+        raise ConfigException(
+            f"invalid server {configuration.host}: write a URL such as https://127.0.0.1:6443"
+        )
     user = loader._user or {}  # noqa: SLF001 the loader shows it nowhere else
     if "exec" in user and not _header(configuration) and not configuration.cert_file:
         # The loader only logs why the plugin failed; running it again raises the reason.
-        await _exec_provider.ExecProvider(user["exec"]).run()
-        raise ConfigException(f"{user['exec']['command']} returned neither token nor certificate")
+        command = user["exec"]["command"]
+        try:
+            await _exec_provider.ExecProvider(user["exec"]).run()
+        except OSError as error:
+            raise ConfigException(
+                f"cannot start the credential plugin {command} ({error.strerror or error}): "
+                "install it, or add its directory to PATH"
+            ) from error
+        raise ConfigException(f"{command} returned neither token nor certificate")
+
+
+def _is_url(server: str) -> bool:
+    try:
+        url = URL(server)
+    except ValueError:
+        return False
+    return url.scheme in {"https", "http"} and bool(url.host)
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Drop the lines of the loader: `_check` raises what it would only log."""
+    log = logging.getLogger(kube_config.__name__)
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = False
 
 
 def _header(configuration: Any) -> str | None:

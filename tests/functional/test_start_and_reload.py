@@ -93,7 +93,7 @@ def test_an_api_server_that_cannot_be_reached_is_reported_once(
         (waiting,) = eventually(
             lambda: operator.lines("Waiting for the API server"), details=operator.log
         )
-        assert f"GET /apis: {address}: Cannot connect" in waiting["error"]
+        assert f"GET /apis: {address}: cannot connect to 127.0.0.1:" in waiting["error"]
         assert operator.terminate() == 0
         assert "Traceback" not in operator.log()
     finally:

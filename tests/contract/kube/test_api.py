@@ -72,11 +72,12 @@ async def test_an_api_server_that_hangs_is_unavailable(scripted_api: Api) -> Non
 async def test_an_api_server_that_is_down_is_unavailable(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
-    """A refused connection names the server."""
+    """The error has the server, the reason of the system, and the solution."""
     await scripted.stop()
 
-    with pytest.raises(Unavailable, match=scripted.url):
+    with pytest.raises(Unavailable, match=scripted.url) as caught:
         await scripted_api.request("GET", "/apis")
+    assert "(Connection refused); check that the API server is running" in str(caught.value)
 
 
 async def test_an_answer_that_breaks_off_is_unavailable(

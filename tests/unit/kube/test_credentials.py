@@ -138,11 +138,15 @@ def _without(*keys: str) -> dict[str, Any]:
         pytest.param("- a\n", "expected a map with the lists clusters, contexts", id="a list"),
         pytest.param("text\n", "expected a map with the lists clusters, contexts", id="a text"),
         pytest.param({**_config("https://a"), "users": 3}, "each of maps", id="users is a number"),
-        pytest.param("{", "flow", id="no YAML"),
+        pytest.param("{", "invalid YAML: line 1: expected the node content", id="no YAML"),
         pytest.param(_without("current-context"), "current-context", id="no context chosen"),
         pytest.param(_without("contexts"), "contexts", id="no contexts"),
         pytest.param(_without("clusters"), "clusters", id="no clusters"),
         pytest.param(_without("clusters", "cluster", "server"), "no server", id="no server"),
+        *(
+            pytest.param(_config(server), "invalid server .*: write a URL such as", id=server)
+            for server in ("127.0.0.1:6443", "ftp://a", "https://", "https://a:port")
+        ),
         pytest.param(
             {**_config("https://a"), "current-context": "y"}, "name y", id="unknown context"
         ),
@@ -159,3 +163,18 @@ async def test_the_error_of_an_unusable_file_has_the_reason(
 
     assert str(file) in str(caught.value)
     assert "kubectl config view" in str(caught.value)
+    assert "NoneType" not in str(caught.value)
+
+
+async def test_a_missing_credential_plugin_is_named_once(
+    nowhere: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error has the program and the solution, and the loader logs nothing of its own."""
+    config = _config("https://a")
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "absent-login"}
+    config["users"][0]["user"] = {"exec": plugin}
+
+    message = r"cannot start the credential plugin absent-login \(No such file or directory\)"
+    with pytest.raises(ConfigError, match=f"{message}: install it, or add its directory to PATH"):
+        await load(_write(nowhere / "plugin", config))
+    assert caplog.messages == []
