@@ -229,7 +229,9 @@ async def _from_files(files: str, source: str, selected: str) -> Credentials:
 def _check_context(config: Any, selected: str) -> None:
     names = [str(each["name"]) for each in config["contexts"]]
     if selected and selected not in names:
-        raise ConfigException(f"no context {selected}, but {', '.join(names) or 'none'}")
+        raise ConfigException(
+            f"unknown context {selected}; its contexts are {', '.join(names) or 'none'}"
+        )
 
 
 def _problem(error: Exception) -> str:

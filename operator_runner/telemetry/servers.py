@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection
@@ -142,11 +144,8 @@ async def serve(
         listener.open("127.0.0.1" if host == "localhost" else host, port)
     except OSError as error:
         await listener.stop()
-        elsewhere = f"{flag}={host}:{_elsewhere(port)}"
-        raise ConfigError(
-            f"{flag}={host}:{port}: cannot listen ({_reason(error)}); "
-            f"stop the process that uses the address, or set another one, such as {elsewhere}"
-        ) from error
+        problem = f"{flag}={host}:{port}: cannot listen ({_reason(error)})"
+        raise ConfigError(f"{problem}; {_solution(error, flag, host, port)}") from error
     return listener
 
 
@@ -187,7 +186,16 @@ def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Respo
 def _reason(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"unknown host: {error.strerror}"
-    return error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _solution(error: OSError, flag: str, host: str, port: int) -> str:
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"set an address of this machine, such as {flag}=:{port}"
+    example = f"such as {flag}={host}:{_elsewhere(port)}"
+    if error.errno == errno.EADDRINUSE:
+        return f"stop the process that uses the address, or set another one, {example}"
+    return f"set another address, {example}"
 
 
 def _elsewhere(port: int) -> int:

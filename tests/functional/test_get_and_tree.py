@@ -88,7 +88,7 @@ def test_get_lists_resources_and_why_they_fail(
     missing = cli.run("get", "echo/none")
     assert (missing.returncode, '"none" not found' in missing.stderr) == (1, True)
     elsewhere = cli.run("get", "echo/a", "--context=none")
-    assert (elsewhere.returncode, "no context none" in elsewhere.stderr) == (1, True)
+    assert (elsewhere.returncode, "unknown context none" in elsewhere.stderr) == (1, True)
 
 
 @contextmanager

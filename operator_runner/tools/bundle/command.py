@@ -147,7 +147,11 @@ def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Pa
 
 
 @click.command("bundle-validate")
-@click.argument("bundle", default=Path("bundle"), type=_FOLDER)
+@click.argument(
+    "bundle",
+    default=Path("bundle"),
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
 def validate_bundle(bundle: Path) -> None:
     """Validate the folder BUNDLE with OLM's validators and scorecard.
 

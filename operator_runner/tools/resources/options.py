@@ -33,7 +33,7 @@ class NameType(click.ParamType[ResourceName]):
         try:
             return value if isinstance(value, ResourceName) else ResourceName.parse(value)
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(f"{error}; write a duration such as 30s, 10m or 1h30m", param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -69,7 +69,7 @@ async def _serve(
     everywhere: bool,
     browse: bool,
 ) -> None:
-    """Serve without end. Raises ApiError, ConfigError and OSError."""
+    """Serve without end. Raises ApiError and ConfigError."""
     # These are slow to import, and --help does not need them.
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
     from operator_runner.tools.ui.cluster_reader import ClusterReader  # noqa: PLC0415

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib import resources
@@ -149,11 +150,20 @@ def static_files() -> dict[str, bytes]:
 
 @asynccontextmanager
 async def serving(app: web.Application, port: int) -> AsyncIterator[int]:
-    """Serve on loopback inside the block; yield the port, a free one for 0. Raises OSError."""
+    """Serve on loopback inside the block; yield the port, a free one for 0.
+
+    Raises ConfigError if the port cannot be used.
+    """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, _ADDRESS, port).start()
+        try:
+            await web.TCPSite(runner, _ADDRESS, port).start()
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            raise ConfigError(
+                f"--port={port}: cannot listen on {_ADDRESS} ({reason}); omit it for a free port"
+            ) from error
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

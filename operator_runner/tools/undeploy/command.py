@@ -105,7 +105,10 @@ def _ask(definitions: list[Definition], server: str, *, sure: bool) -> None:
 
 
 def _objects(path: Path, command: str) -> list[ObjectRef]:
-    """Return the objects of a file, of a directory's files, or of a rendered kustomization."""
+    """Return the objects of a file, of a directory's files, or of a rendered kustomization.
+
+    Raises ConfigError if there are none.
+    """
     bodies: list[Json]
     if path.is_dir() and any((path / name).exists() for name in _KUSTOMIZATIONS):
         from operator_runner.tools import kustomize  # noqa: PLC0415 (slow import)
@@ -113,4 +116,8 @@ def _objects(path: Path, command: str) -> list[ObjectRef]:
         bodies = [*select_objects(kustomize.render(path, command, os.environ), str(path))]
     else:
         bodies = read_objects([path])
+    if not bodies:
+        raise ConfigError(
+            f"{path}: no manifests found; name their file or directory, or a kustomization"
+        )
     return [ObjectRef.of(body) for body in bodies]

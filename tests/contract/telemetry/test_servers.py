@@ -104,7 +104,18 @@ async def test_a_port_in_use_is_an_error_with_a_hint(metrics_server: Listener) -
         await serve_metrics(Metrics("1"), LOOPBACK, port, "--metrics-bind-address")
     text = str(caught.value)
     assert text.startswith(f"--metrics-bind-address={LOOPBACK}:{port}: cannot listen (")
+    assert "(Address already in use); stop the process that uses the address" in text
     assert f"set another one, such as --metrics-bind-address={LOOPBACK}:" in text
+
+
+@pytest.mark.parametrize("host", ["absent.invalid", "192.0.2.1"])
+async def test_an_address_of_another_machine_is_an_error_with_an_example(host: str) -> None:
+    """No process uses it, and another port of it would be as wrong."""
+    flag = "--metrics-bind-address"
+    with pytest.raises(
+        ConfigError, match=rf"; set an address of this machine, such as {flag}=:80$"
+    ):
+        await serve_metrics(Metrics("1"), host, 80, flag)
 
 
 async def test_any_port_of_every_interface_is_one_port() -> None:

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from operator_runner.core.errors import NotFound, Unavailable
+from operator_runner.core.errors import ConfigError, NotFound, Unavailable
 from operator_runner.core.model import Json
 from operator_runner.tools.ui.feed import Feed
 from operator_runner.tools.ui.server import application, serving
@@ -121,6 +121,17 @@ async def events(answer: aiohttp.ClientResponse, count: int) -> list[tuple[str, 
         elif line.startswith("data: ") and name != "alive":
             found.append((name, json.loads(line.removeprefix("data: "))))
     return found
+
+
+async def test_a_port_in_use_is_an_error_that_names_the_flag() -> None:
+    """The solution is to omit it."""
+    first, second = (application(Feed(), Details(), TOKEN) for _ in range(2))
+    async with serving(first, 0) as port:
+        with pytest.raises(
+            ConfigError, match=rf"--port={port}: cannot listen .*omit it for a free"
+        ):
+            async with serving(second, port):
+                pass
 
 
 async def test_a_stream_has_all_views_and_then_those_that_change(server: Server) -> None:

@@ -67,7 +67,7 @@ async def test_a_context_selects_server_user_and_namespace(
     found = await load(None, "y")
     assert (found.server, found.namespace) == ("http://second", "n")
     assert contexts(None) == ["x", "y"]
-    with pytest.raises(ConfigError, match="no context z, but x, y"):
+    with pytest.raises(ConfigError, match="unknown context z; its contexts are x, y"):
         await load(None, "z")
 
 

@@ -122,6 +122,14 @@ def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
         read_objects([tmp_path / "none.yaml"])
 
 
+def test_a_directory_without_manifests_is_an_error(tmp_path: Path) -> None:
+    """Otherwise a wrong PATH would look like a success; no request is sent to a cluster."""
+    (tmp_path / "watches.yaml").write_text("- kind: Web\n")
+    done = CliRunner().invoke(main, ["undeploy", str(tmp_path)])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"Error: {tmp_path}: no manifests found; name their file")
+
+
 @pytest.mark.parametrize(
     ("kustomize", "problem"),
     [("no-such-kustomize", "--kustomize"), ("false", "failed")],
