@@ -63,7 +63,7 @@ TITLE = @printf '\n\033[1m== %s\033[0m\n'
 help: ## Explain the targets
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET" } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(INSTALLED) ## Run the nginx operator on a local cluster; CLUSTER=current: that of KUBECONFIG

@@ -88,7 +88,10 @@ for _param in run.params:
 @click.argument("file", default="./watches.yaml", type=click.Path(path_type=Path))
 @lookup_options
 def validate(file: Path, **options: Any) -> None:
-    """Check a watches file as `run` does, and its roles and playbooks; print a summary."""
+    """Check a watches file, and its roles and playbooks.
+
+    The file is checked as by `run`, without a cluster.
+    """
     loaded = _load(file, options)
     _print_warnings(loaded.warnings)
     click.echo(f"{file}: valid, kinds: {len(loaded.watches)}")

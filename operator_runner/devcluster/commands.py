@@ -92,7 +92,10 @@ def down(name: str) -> None:
 @cluster.command()
 @_named
 def status(name: str) -> None:
-    """Show the status of every part; the exit status is 1 if one is unhealthy."""
+    """Show the status of every part.
+
+    The exit status is 1 if one is unhealthy.
+    """
     with _errors():
         this = Cluster(name)
         parts = this.status()
@@ -110,7 +113,10 @@ def status(name: str) -> None:
 @cluster.command()
 @_named
 def env(name: str) -> None:
-    """Print the environment for kubectl: eval "$(operator-runner cluster env)"."""
+    """Print the environment for kubectl.
+
+    Use it as: eval "$(operator-runner cluster env)"
+    """
     with _errors():
         this = Cluster(name)
         this.status()
@@ -122,7 +128,10 @@ def env(name: str) -> None:
 @_named
 @click.argument("archives", type=click.Path(path_type=Path), nargs=-1, required=True)
 def load(name: str, archives: tuple[Path, ...]) -> None:
-    """Load images from archives (docker save, cluster pack) into every node."""
+    """Load images from archives into every node.
+
+    The archives are those of `docker save` and `cluster pack`.
+    """
     with _errors():
         for archive in archives:
             for image in Cluster(name).load(archive):
@@ -133,7 +142,10 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.argument("archive", type=click.Path(path_type=Path))
 def pack(spec: Path, archive: Path) -> None:
-    """Build the image ARCHIVE from the Debian packages and files in the YAML file SPEC."""
+    """Build an image from Debian packages, programs and files.
+
+    SPEC is the YAML file that lists them, and ARCHIVE the image.
+    """
     with _errors():
         click.echo(image_packing.pack(spec, archive).tag)
 
@@ -144,7 +156,10 @@ def pack(spec: Path, archive: Path) -> None:
 @_named
 @click.argument("command", nargs=-1, required=True)
 def exec_(name: str, command: tuple[str, ...]) -> None:
-    """Run COMMAND in the node, with KUBECONFIG set and kubectl and ctr on PATH."""
+    """Run COMMAND in the node.
+
+    KUBECONFIG is set, and kubectl and ctr are on PATH.
+    """
     with _errors():
         argv, environment = Cluster(name).command(command)
         sys.stdout.flush()
@@ -174,7 +189,7 @@ def start(name: str, part: str) -> None:
 
 @cluster.group()
 def olm() -> None:
-    """Run the Operator Lifecycle Manager on a cluster, and serve catalogs to it."""
+    """Run the Operator Lifecycle Manager, and serve catalogs to it."""
 
 
 @olm.command("up")

@@ -216,6 +216,14 @@ def test_the_help_lists_every_command() -> None:
     }
 
 
+@pytest.mark.parametrize("group", ["", "cluster", "cluster olm", "create", "runs"])
+def test_the_help_of_a_group_has_the_whole_summary_of_each_command(group: str) -> None:
+    """In a terminal of 80 columns, click cuts the first sentence of a longer docstring."""
+    lines = call(*group.split(), "--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert lines
+    assert [line for line in lines if line.endswith("...")] == []
+
+
 def test_a_mistyped_command_is_answered_with_a_suggestion() -> None:
     """The names are known without an import."""
     assert "Did you mean" in call("migrate-storag").stderr

@@ -63,7 +63,7 @@ _BUNDLES = click.argument(
 )
 @lookup_options
 def bundle(project: Path, output: Path, **flags: Any) -> None:
-    """Write the bundle of the operator in PROJECT for the Operator Lifecycle Manager."""
+    """Write the bundle of the operator in PROJECT for OLM."""
     with _errors():
         target = output.absolute()
         options = BundleOptions(
@@ -124,7 +124,7 @@ def _render(folder: Path, command: str) -> Manifests:
 def catalog(
     bundles: tuple[Path, ...], default_channel: str, bundle_image: str, output: Path
 ) -> None:
-    """Write a file-based catalog of the versions in the folders BUNDLES."""
+    """Write a file-based catalog of the versions in BUNDLES."""
     with _errors():
         published = read_bundles(bundles)
         text = catalogs.catalog(published, default_channel=default_channel, image=bundle_image)
@@ -141,7 +141,7 @@ def catalog(
 @click.option("--reviewer", multiple=True, help="Account that approves changes; repeatable.")
 @click.option("--output", required=True, type=_FOLDER, help="Checkout of the repository.")
 def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Path) -> None:
-    """Write operators/PACKAGE for the community repositories behind OperatorHub."""
+    """Write operators/PACKAGE for OperatorHub's repositories."""
     with _errors():
         click.echo(hub.write_operatorhub(read_bundles(bundles), output, reviewer))
 
@@ -153,7 +153,7 @@ def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Pa
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
 def validate_bundle(bundle: Path) -> None:
-    """Validate the folder BUNDLE with OLM's validators and scorecard.
+    """Validate BUNDLE with OLM's validators and scorecard.
 
     The first run builds them from source, which takes minutes.
     """

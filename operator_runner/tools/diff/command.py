@@ -119,7 +119,7 @@ def diff(
     status_of_differences: int,
     **lookup: Any,
 ) -> None:
-    """Preview what the role of a resource would change in the cluster.
+    """Preview what the role of a resource would change.
 
     The role runs, and each of its writes is a dry run, also by kubectl and helm. Nothing is
     written. Exit status: 0 without differences, 1 with differences, 2 after an error.

@@ -92,7 +92,10 @@ _PATH = click.Path(path_type=Path, allow_dash=True)
 )
 @lookup_options
 def rbac(**options: Any) -> None:
-    """Derive the RBAC rules of the operator from watches.yaml and recorded requests of roles."""
+    """Derive and check the permissions of an operator.
+
+    The rules are those of watches.yaml and of the recorded requests of roles.
+    """
     try:
         sys.exit(_rbac(options))
     except ConfigError as error:

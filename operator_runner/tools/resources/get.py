@@ -63,7 +63,7 @@ def get(
     watch: bool,
     work_dir: Path | None,
 ) -> None:
-    """List resources of operators with readiness, last run, next run and failure.
+    """List resources with readiness, runs and failures.
 
     Without arguments, list the resources of all CRDs of which an operator has handled one. KIND is
     spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.

@@ -62,7 +62,9 @@ def tree(
     output: OutputFormat,
     watch: bool,
 ) -> None:
-    """Show the objects of a resource, with their readiness and their last writer.
+    """Show the objects of a resource, and their readiness.
+
+    Each has its last writer and the age of that write.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """

@@ -70,9 +70,10 @@ def list_runs(
     all_namespaces: bool,
     watch: bool,
 ) -> None:
-    """List the last runs, newest first: of all resources, of a kind or of one resource.
+    """List the last runs, newest first.
 
-    If no operator answers, the runs of Events are listed, and the exit status is 3.
+    They are those of all resources, of a kind or of one resource. If no operator answers, the runs
+    of Events are listed, and the exit status is 3.
     """
     if all_namespaces and wanted and "/" in wanted:
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
@@ -103,9 +104,9 @@ def show(
     html: Path | None,
     work_dir: Path | None,
 ) -> None:
-    """Show one run, or the last one of a resource: tasks, changed fields, output and log.
+    """Show one run, or the last one of a resource.
 
-    The exit status is 3 if no operator answers.
+    Print its tasks, changed fields, output and log. The exit status is 3 if no operator answers.
     """
     from operator_runner.tools.runs.run_details import show_run  # noqa: PLC0415 (slow import)
 
@@ -161,10 +162,10 @@ def write_report(
     limit: int,
     work_dirs: tuple[Path, ...],
 ) -> None:
-    """Write a report of all runs: a timeline, and tasks, changed fields and output of each run.
+    """Write a report of all runs.
 
-    With --work-dir no operator and no cluster is needed. The exit status is 3 if no operator
-    answers.
+    It has a timeline, and tasks, changed fields and output of each run. With --work-dir no operator
+    and no cluster is needed. The exit status is 3 if no operator answers.
     """
     from operator_runner.tools.runs import report_command  # noqa: PLC0415 (slow import)
 

@@ -54,9 +54,10 @@ def why(
     work_dir: Path | None,
     limit: int,
 ) -> None:
-    """List the last runs of a resource, or of a kind, with their causes, newest first.
+    """List the last runs of resources, and their causes.
 
-    KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
+    The newest is first. KIND is spelled as for kubectl: wikis, wiki, a short name,
+    wiki.apps.example.com.
     """
     if all_namespaces and "/" in wanted:
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")

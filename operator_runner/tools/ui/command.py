@@ -47,9 +47,10 @@ def ui(
     all_namespaces: bool,
     no_browser: bool,
 ) -> None:
-    """Serve a live web page of resources, queue, runs, loops and failures, until interrupted.
+    """Serve a live web page of resources, queue and runs.
 
-    The page is read-only, and only the printed URL opens it.
+    It also shows throttled loops and failures. The page is read-only, and only the printed URL
+    opens it.
     """
     if all_namespaces and namespace is not None:
         raise click.UsageError("use either --namespace or --all-namespaces")
