@@ -59,9 +59,7 @@ def _fields(entry: MapReader, name: str) -> Mapping[FieldPath, str | None]:
             try:
                 expressions.check(expression)
             except ValueError as error:
-                entry.report.problem(
-                    location, f"invalid JMESPath: {error}; correct {expression!r}, or write null"
-                )
+                entry.report.problem(location, f"invalid JMESPath {expression!r}: {error}")
         found[path] = expression
     return found
 

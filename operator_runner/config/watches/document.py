@@ -12,7 +12,7 @@ import yaml
 from yaml.composer import Composer
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.parser import Parser
-from yaml.reader import Reader
+from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner
 
 from operator_runner.config.watches.diagnostics import Diagnostics, Location
@@ -60,12 +60,18 @@ def parse(source: Expanded, report: Diagnostics) -> YamlValue | None:
         number = mark.line if mark else 0
         text = ", ".join(filter(None, (error.context, error.problem)))
         hint = "see the line above too"
+        if "'\\t'" in text:
+            hint = "indent with spaces"
         if unset := _UNSET.findall("".join(source.text.splitlines()[number : number + 1])):
             hint = f"set {', '.join(unset)} in the environment"
         report.problem(Location(source.source_line(number)), f"invalid YAML: {text}; {hint}")
         return None
-    except yaml.YAMLError as error:
-        report.problem(Location(1), f"invalid YAML: {error}; write it as UTF-8 text")
+    except ReaderError as error:
+        number = source.text.count("\n", 0, error.position)
+        report.problem(
+            Location(source.source_line(number)),
+            f"invalid YAML: control character U+{error.character:04X}; remove it",
+        )
         return None
     return None if node is None else _Builder(source, report).build(node, "", ())
 

@@ -244,7 +244,10 @@ def _schedule(fields: MapReader, gvk: GVK) -> Schedule | None:
 
 def _check_playbook(playbook: Path) -> str:
     if not playbook.exists():
-        return f"playbook: {playbook} was not found; relative paths start where the operator does"
+        return (
+            f"playbook: {playbook} was not found; create it, or write its path from the directory"
+            " in which the operator starts"
+        )
     if playbook.is_dir():
         return f"playbook: {playbook} is a directory; name a role as `role:`"
     return ""
@@ -270,7 +273,7 @@ def _expression(fields: MapReader, name: str) -> str | None:
     try:
         expressions.check(expression)
     except ValueError as error:
-        fields.problem(name, f"invalid JMESPath: {error}; correct {expression!r}")
+        fields.problem(name, f"invalid JMESPath {expression!r}: {error}")
     return expression
 
 

@@ -143,4 +143,5 @@ def _check_call(name: str, count: int) -> None:
     required = len(signature)
     variadic = bool(signature) and signature[-1].get("variadic", False)
     if count < required or (count > required and not variadic):
-        raise ValueError(f"{name}() takes {required} arguments, {count} were given")
+        plural = "" if required == 1 else "s"
+        raise ValueError(f"{name}() takes {required} argument{plural}, {count} given")

@@ -69,5 +69,8 @@ def _read(path: Path) -> str:
             f"{path}: no such file; start in the project's directory, or name the file"
             " (run takes it as --watches-file)"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read the file: {error}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the file: {error.strerror or error}") from error

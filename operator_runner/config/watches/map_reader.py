@@ -45,6 +45,7 @@ class MapReader:
         self.report = report
         self._keys = {key.name: key for key in known}
         self._items: dict[str, YamlValue] = {}
+        self._refused: set[Location] = set()
         names = {name.lower(): name for name in self._keys}
         for key, child in items.items():
             name = names.get(key.lower())
@@ -54,8 +55,10 @@ class MapReader:
                 self._items[name] = child
 
     def problem(self, name: str, text: str) -> None:
-        """Report a problem with the value of a key, present or not."""
-        self.report.problem(self.where(name), text)
+        """Report a problem with the value of a key, present or not, unless its type is one."""
+        location = self.where(name)
+        if location not in self._refused:
+            self.report.problem(location, text)
 
     def warning(self, name: str, text: str) -> None:
         """Report a warning about the value of a key, present or not."""
@@ -216,6 +219,7 @@ class MapReader:
         return value if isinstance(value, str) else json.dumps(value).removesuffix(".0")
 
     def _refuse(self, item: YamlValue, wanted: str) -> None:
+        self._refused.add(item.location)
         self.report.problem(item.location, _refusal(item, wanted))
 
 

@@ -146,7 +146,7 @@ def _check(fields: MapReader, expression: str, location: Location) -> bool:
     try:
         expressions.check(expression)
     except ValueError as error:
-        fields.report.problem(location, f"invalid JMESPath: {error}; correct {expression!r}")
+        fields.report.problem(location, f"invalid JMESPath {expression!r}: {error}")
         return False
     return True
 

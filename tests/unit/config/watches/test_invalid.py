@@ -64,17 +64,36 @@ def test_a_missing_file_names_the_flag(tmp_path: Path) -> None:
 def test_a_file_of_bytes_is_refused(tmp_path: Path) -> None:
     """A watches file must be UTF-8."""
     path = tmp_path / "watches.yaml"
-    path.write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(ConfigError, match="cannot read the file"):
+    path.write_bytes(b"# a\n# M\xfcller\n")
+    with pytest.raises(ConfigError, match=r"yaml:2: not UTF-8 text; save the file as UTF-8"):
         load(path, {})
 
 
 def test_control_characters_are_refused(tmp_path: Path) -> None:
     """What YAML forbids is reported as such."""
     path = tmp_path / "watches.yaml"
-    path.write_text("- kind: \x01\n")
-    with pytest.raises(ConfigError, match="invalid YAML"):
+    path.write_text("- version: v1\n  kind: \x01\n")
+    with pytest.raises(ConfigError, match=r"yaml:2: invalid YAML: control character U\+0001;"):
         load(path, {})
+
+
+def test_tabs_are_refused_with_the_solution(tmp_path: Path) -> None:
+    """YAML does not permit them as indentation."""
+    path = tmp_path / "watches.yaml"
+    path.write_text("- version: v1\n\tkind: Web\n")
+    with pytest.raises(ConfigError, match=r"yaml:2: invalid YAML: .*; indent with spaces$"):
+        load(path, {})
+
+
+@pytest.mark.parametrize("key", ["when: [a]", "wakeOn: [{version: v1, kind: Pod, fields: a}]"])
+def test_a_value_of_the_wrong_type_is_one_problem(project: Path, key: str) -> None:
+    """It is not also reported as empty."""
+    path = project / "watches.yaml"
+    path.write_text(f"- version: v1\n  kind: Web\n  role: web\n  {key}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    (problem,) = caught.value.problems
+    assert ": expected " in problem
 
 
 def test_line_numbers_do_not_depend_on_the_environment(project: Path) -> None:

@@ -178,10 +178,10 @@ def test_an_error_of_an_expression_is_short() -> None:
         ("a ! b", "position 2: "),
         ("a b", "position 2: unexpected 'b'"),
         ("lenght(a)", r"unknown function lenght\(\); did you mean length\(\)\?"),
-        ("a[?contains(@)]", r"contains\(\) takes 2 arguments, 1 were given"),
+        ("a[?contains(@)]", r"contains\(\) takes 2 arguments, 1 given"),
         ("c || !a.b == c", r"`!a.b` is `\(!a\).b`, which is always null; write `!\(a.b\)`"),
         ("a[?!b.c]", "which is always null"),
-        ("merge()", r"merge\(\) takes 1 arguments, 0 were given"),
+        ("merge()", r"merge\(\) takes 1 argument, 0 given"),
     ],
 )
 def test_a_bad_expression_is_found_before_it_is_used(expression: str, message: str) -> None:
