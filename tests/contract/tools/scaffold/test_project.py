@@ -263,6 +263,15 @@ def test_roles_are_not_reduced_without_a_recording(
     assert ["laters", "laters/status", "laters/finalizers"] in [r["resources"] for r in rules]
 
 
+def test_a_pytest_of_another_environment_is_reported_with_the_solution(made: Path) -> None:
+    """Such as that of the machine, when pipx has installed operator-runner."""
+    command = ["make", "test-roles", "PYTEST=false"]
+    done = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "false cannot import operator_runner.testing. Install it" in done.stderr
+    assert "pip install '.[testing]'" in done.stderr
+
+
 def test_a_dry_run_creates_nothing(made: Path, kubectl: Kubectl, control_plane: Path) -> None:
     """All manifests, with the image, are accepted by kubectl."""
     # Another test may have deployed the project.
