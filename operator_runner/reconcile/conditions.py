@@ -18,6 +18,7 @@ from operator_runner.core.truncation import truncated
 
 _MAX_MESSAGE_BYTES = 32768
 """Maximum length of the message of a metav1.Condition."""
+_LINE_WITHOUT_PUNCTUATION = re.compile(r"(?<![.,:;!?])\n")
 _ORIGIN = re.compile(
     r"(?<!\n)\n+Origin: (.+)"
     r"(?:\n\n(?:(?:\.\.\.|[ \t]*\d+(?= |$)|[ \t]+\^|\(source not shown).*(?:\n|\Z))+)?",
@@ -192,7 +193,8 @@ def failure_line(failures: Sequence[TaskFailure], limit: int) -> str:
 def one_line(message: str) -> str:
     """Return a message on one line; the excerpt of a file is reduced to its position."""
     lines = _ORIGIN.sub(r" (\1)\n", message).splitlines()
-    return "; ".join(line.strip() for line in lines if line.strip())
+    text = "\n".join(line.strip() for line in lines if line.strip())
+    return _LINE_WITHOUT_PUNCTUATION.sub("; ", text).replace("\n", " ")
 
 
 def _short(message: str, limit: int) -> str:

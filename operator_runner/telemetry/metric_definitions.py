@@ -85,7 +85,7 @@ class ControllerFamilies:
         )
         self.active = Gauge(
             "controller_runtime_active_workers",
-            "Number of reconciliations under way per controller",
+            "Number of running reconciliations per controller",
             ("controller",),
             registry=registry,
         )
@@ -142,13 +142,13 @@ class QueueFamilies:
         )
         self.unfinished = Gauge(
             "workqueue_unfinished_work_seconds",
-            "Sum of the ages of all reconciliations under way; a steady rise shows a stuck one",
+            "Sum of the ages of all running reconciliations; a steady rise shows a stuck one",
             _QUEUE_LABELS,
             registry=registry,
         )
         self.longest = Gauge(
             "workqueue_longest_running_processor_seconds",
-            "Age of the oldest reconciliation under way",
+            "Age of the oldest running reconciliation",
             _QUEUE_LABELS,
             registry=registry,
         )

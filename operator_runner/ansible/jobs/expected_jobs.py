@@ -1,4 +1,4 @@
-"""Jobs of earlier runs that are under way, until a run adopts them or they are deleted."""
+"""Jobs of earlier runs that are running, until a run adopts them or they are deleted."""
 
 from __future__ import annotations
 

@@ -221,6 +221,7 @@ def test_an_event_has_one_line() -> None:
         "no module named 'x' (<unknown>)"
     )
     assert YAML_ERROR in conditions.failure_text(failures)
+    assert conditions.one_line("Not found.\nSearched:\n /a\n /b") == "Not found. Searched: /a; /b"
     unshown = "no\nOrigin: /a.yml:3:1\n\n(source not shown: file truncated)"
     assert conditions.one_line(unshown) == "no (/a.yml:3:1)"
     long = TaskFailure("", f"the role was not found in {'/roles:' * 99}{YAML_ERROR}")
