@@ -47,6 +47,25 @@ def documentation(kind: str, plugins: Sequence[str]) -> dict[str, Any]:
     return {name.rpartition(".")[2]: found for name, found in json.loads(shown.stdout).items()}
 
 
+def test_the_commands_of_the_page_show_the_documentation() -> None:
+    """In the repository, whose collection is not on the default path of Ansible."""
+    page = (REPOSITORY / "docs" / "collection.md").read_text()
+    commands = [line for line in page.splitlines() if " ansible-doc " in line]
+    programs = str(Path(sys.executable).parent)
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    assert len(commands) == 2
+    for command in commands:
+        shown = subprocess.run(
+            ["bash", "-c", command],
+            cwd=REPOSITORY,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert command.split()[-1] in shown.stdout
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_is_documented(docs: dict[str, Any], module: str) -> None:
     """Each has its options, examples with its full name, and its return values."""
