@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ansible.modules
 from ansible.plugins import loader as loaders
 from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
@@ -21,6 +20,7 @@ from jinja2.tests import TESTS
 from operator_runner.ansible.templating.name_hints import suggestion
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.tools.validate.requirements import BASE_IMAGE, FILE, ImageCollections
+from operator_runner.tools.validate.values import CORE_MODULES
 
 _BUNDLED = Path(__file__).parents[2] / "collections"
 _FQCN_PARTS = 3
@@ -190,8 +190,7 @@ def _documented_parameters(path: str, collection: str | None) -> frozenset[str] 
 @functools.cache
 def _module_names() -> frozenset[str]:
     """Return the modules of the base image, those of ansible-core with their short names too."""
-    core = [path.stem for path in Path(ansible.modules.__path__[0]).glob("*.py")]
-    names = {*core, *(f"ansible.builtin.{name}" for name in core)}
+    names = {*CORE_MODULES, *(f"ansible.builtin.{name}" for name in CORE_MODULES)}
     for collection in ("kubernetes.core", "operator_sdk.util"):
         folder = location(collection)
         for path in (folder / "plugins" / "modules").glob("*.py") if folder else ():

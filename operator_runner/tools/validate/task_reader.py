@@ -14,6 +14,7 @@ from jinja2 import Environment, TemplateSyntaxError
 from operator_runner.ansible.templating.name_hints import nearest, suggestion
 from operator_runner.tools.validate import expressions
 from operator_runner.tools.validate.values import (
+    CORE_MODULES,
     has_marks,
     key_values,
     listed,
@@ -158,9 +159,9 @@ class TaskReader:
         self._arguments(short_name(str(action)), given or arguments, aliases)
 
     def _module_among(self, keys: list[Any]) -> Any:
-        """Return the key that is the module: with a dot, with arguments, or the first one."""
-        action = max(keys, key=lambda key: "." in str(key))
-        if len(keys) > 1 and "." not in str(action):
+        """Return the key that is the module: with a dot, of Ansible, or unlike a keyword."""
+        action = max(keys, key=lambda key: ("." in str(key), key in CORE_MODULES))
+        if len(keys) > 1 and "." not in str(action) and action not in CORE_MODULES:
             similar = [key for key in keys if nearest(str(key), _TASK_KEYWORDS) is None]
             action = (similar or keys)[0]
         for key in keys:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import ansible.modules
 from ansible.parsing.splitter import parse_kv
 
+CORE_MODULES = frozenset(path.stem for path in Path(ansible.modules.__path__[0]).glob("*.py"))
+"""Short names of the modules of ansible-core."""
 _MARKS = ("{{", "{%", "{#")
 _CORE = re.compile(r"^ansible\.(builtin|legacy)\.")
 

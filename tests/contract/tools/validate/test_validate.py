@@ -82,6 +82,14 @@ MISTAKES = [
         "- debug: {msg: a}\n  whem: true # <\n",
         "'whem' is not a keyword of a task: did you mean when?",
     ),
+    (
+        "- whem: true # <\n  debug: {msg: a}\n",
+        "'whem' is not a keyword of a task: did you mean when?",
+    ),
+    (
+        "- whne: true # <\n  debug: {msg: a}\n",
+        "'whne' is not a keyword of a task: did you mean when?",
+    ),
     ("- name: Nothing\n", "the task has no module"),
     ('- debug: {msg: "{{ replicas | to_jsn }}"}\n', "unknown filter to_jsn: did you mean to_json?"),
     ('- debug: {msg: "{{ web | json_query(1) }}"}\n', f"filter json_query {IMAGE}"),
