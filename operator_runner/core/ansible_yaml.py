@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,6 +21,14 @@ _AnsibleLoader.add_multi_constructor("!", lambda *_: None)
 def load(text: bytes | str) -> Any:
     """Return the only document of a file."""
     return yaml.load(text, Loader=_AnsibleLoader)  # noqa: S506 (it is a safe one)
+
+
+def read(path: Path) -> Any:
+    """Return the only document of a file, None if it cannot be read."""
+    try:
+        return load(path.read_bytes())
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
 
 
 def load_all(text: bytes | str) -> Iterator[Any]:

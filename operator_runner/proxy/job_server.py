@@ -7,7 +7,6 @@ progress. See docs/adr/0038-runs-as-jobs.md.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from operator_runner.core.settings import Address
 from operator_runner.net.connections import Connections, abort
 from operator_runner.net.sockets import Listener
 from operator_runner.net.tls_keys import load_cert_chain
-from operator_runner.proxy.run_tokens import Grant
+from operator_runner.proxy.run_tokens import Grant, token_digest
 from operator_runner.proxy.server import Proxy, set_up_runner
 from operator_runner.proxy.status_errors import StatusError
 
@@ -182,7 +181,7 @@ class JobServer:
 
         `uid` is that of its resource. A run that is attached, or has ended, is not waited for.
         """
-        digest = _digest(token)
+        digest = token_digest(token)
         if digest not in self._attached and digest not in self._ended:
             until = asyncio.get_running_loop().time() + seconds
             self._expected[digest] = _Expected(until, uid)
@@ -195,7 +194,7 @@ class JobServer:
 
     def refuse(self, token: str) -> None:
         """Refuse requests with the token of a Job that is not adopted."""
-        self._decide(_digest(token))
+        self._decide(token_digest(token))
 
     @contextmanager
     def attach(
@@ -210,7 +209,7 @@ class JobServer:
         `is_left` returns, in the end, whether the Job is left to another operator: its Pod gets no
         answer then, since 410 or 401 would end the play.
         """
-        digest = _digest(token)
+        digest = token_digest(token)
         with suppress(ValueError):
             self._left.remove(digest)
         attached = self._attached[digest] = _Attached(self._proxy.granted(run_id), channel)
@@ -325,8 +324,4 @@ def _names(host: str) -> list[str]:
 def _token_of(request: web.BaseRequest) -> bytes:
     """Return the digest of the token of a request, empty without one."""
     scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    return _digest(token.strip()) if scheme.lower() == "bearer" else b""
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+    return token_digest(token.strip()) if scheme.lower() == "bearer" else b""

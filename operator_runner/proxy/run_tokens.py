@@ -68,7 +68,7 @@ class Grants:
     def issue(self, grant: Grant) -> Iterator[str]:
         """Yield a token that is valid inside the block; then close the connections that used it."""
         token = secrets.token_urlsafe(32)
-        digest = _digest(token)
+        digest = token_digest(token)
         self._grants[digest] = grant
         try:
             yield token
@@ -82,7 +82,7 @@ class Grants:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return None
-        return self._grants.get(_digest(token.strip()))
+        return self._grants.get(token_digest(token.strip()))
 
 
 def kubeconfig(server: str, authority: Path, namespace: str, token: str) -> str:
@@ -96,5 +96,6 @@ def kubeconfig(server: str, authority: Path, namespace: str, token: str) -> str:
     return render_kubeconfig(_NAME, cluster=cluster, user={"token": token}, namespace=namespace)
 
 
-def _digest(token: str) -> bytes:
+def token_digest(token: str) -> bytes:
+    """Return what is kept of a token in memory."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

@@ -94,7 +94,7 @@ class _Reading:
         for path in _files(role):
             where = path.relative_to(role).parts
             if path.suffix in _YAML and where[0] in {*_TASKS, "meta"}:
-                self._roles_named_in(_read_yaml(path), role.parent)
+                self._roles_named_in(ansible_yaml.read(path), role.parent)
 
     def find_playbook(self, playbook: Path) -> None:
         """Add a playbook, its directory, where Ansible finds files, and the roles that it names."""
@@ -104,7 +104,7 @@ class _Reading:
             if (playbook.parent / name).exists():
                 self.impurities.append(f"the playbook has {name} beside it")
         self.roots.append(playbook.parent)
-        self._roles_named_in(_read_yaml(playbook), playbook.parent / "roles")
+        self._roles_named_in(ansible_yaml.read(playbook), playbook.parent / "roles")
 
     def finish(self) -> ContentState:
         """Read all files; return their digest and the first impurity."""
@@ -206,10 +206,3 @@ def _fingerprint(roots: tuple[Path, ...]) -> str:
                 continue
             found.append((str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino))
     return digest_of(found)
-
-
-def _read_yaml(path: Path) -> Any:
-    try:
-        return ansible_yaml.load(path.read_bytes())
-    except (OSError, ValueError, yaml.YAMLError):
-        return None

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core import ansible_yaml
 from operator_runner.core.ansible_modules import Trait, has_trait
@@ -71,7 +69,7 @@ class _NameCollector:
         if (role / "tasks").is_dir():
             for path in sorted((role / "tasks").rglob("*")):
                 if path.suffix in _SUFFIXES:
-                    self._tasks(_read(path), role.parent)
+                    self._tasks(ansible_yaml.read(path), role.parent)
 
     def playbook(self, playbook: Path) -> None:
         """Read a playbook's file."""
@@ -83,7 +81,7 @@ class _NameCollector:
             *(playbook.parent / name for name in ("tasks", "templates", "vars")),
         ):
             self._uses(path)
-        for play in _list(_read(playbook)):
+        for play in _list(ansible_yaml.read(playbook)):
             for name in _arguments_of(play, Trait.INCLUDES_PLAYBOOK):
                 if isinstance(name, str):
                     self.playbook(playbook.parent / name)
@@ -141,9 +139,9 @@ def _documents(folder: Path, name: str) -> Iterator[Any]:
         path = folder / f"{name}{suffix}"
         if path.is_dir():
             inside = sorted(path.rglob("*"))
-            yield from (_read(file) for file in inside if file.suffix in _SUFFIXES)
+            yield from (ansible_yaml.read(file) for file in inside if file.suffix in _SUFFIXES)
         elif path.is_file():
-            yield _read(path)
+            yield ansible_yaml.read(path)
 
 
 def _text(path: Path) -> str:
@@ -153,13 +151,6 @@ def _text(path: Path) -> str:
         return path.read_text(errors="replace") if is_small else ""
     except OSError:
         return ""
-
-
-def _read(path: Path) -> Any:
-    try:
-        return ansible_yaml.load(path.read_bytes())
-    except (OSError, ValueError, yaml.YAMLError):
-        return None
 
 
 def _get(value: Any, key: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import jmespath
 from jmespath import exceptions, functions
 
+from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import Json
 from operator_runner.core.truncation import truncated
 
@@ -62,6 +63,14 @@ def evaluate(expression: str, value: Json) -> Any:
     except (exceptions.JMESPathError, ArithmeticError, TypeError, ValueError) as error:
         # The text of an error has the value, which may be as long as the resource.
         raise ValueError(truncated(str(error), _MAX_ERROR_BYTES)) from error
+
+
+def value_of(key: str, expression: str, value: Json) -> Any:
+    """Return what the expression of a key gives for an object. Raises ExpressionError."""
+    try:
+        return evaluate(expression, value)
+    except ValueError as error:
+        raise ExpressionError(key, expression, str(error)) from error
 
 
 def path(text: str) -> tuple[str, ...]:

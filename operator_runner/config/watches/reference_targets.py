@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.selector import requirements_of
@@ -48,7 +47,7 @@ def _objects(body: Json, reference: Reference) -> Iterator[ObjectRef | Selection
 def _selections(
     body: Json, reference: Reference, expression: str, namespaces: set[str]
 ) -> Iterator[Selection]:
-    value = _value(body, "selector", expression)
+    value = expressions.value_of("selector", expression, body)
     if value is None:
         return
     try:
@@ -79,14 +78,6 @@ def _namespaces(body: Json, reference: Reference) -> list[str]:
 
 
 def _texts(body: Json, key: str, expression: str) -> list[str]:
-    found = _value(body, key, expression)
+    found = expressions.value_of(key, expression, body)
     values = found if isinstance(found, list) else [found]
     return [value for value in values if isinstance(value, str) and value]
-
-
-def _value(body: Json, key: str, expression: str) -> Any:
-    """Return the value of an expression. Raises ExpressionError."""
-    try:
-        return expressions.evaluate(expression, body)
-    except ValueError as error:
-        raise ExpressionError(key, expression, str(error)) from error

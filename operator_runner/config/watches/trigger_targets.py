@@ -28,7 +28,9 @@ def targets_of(body: Json, trigger: ObjectTrigger) -> TriggerTargets | None:
     labels = body["metadata"].get("labels") or {}
     if not match_labels(trigger.selector, labels):
         return None
-    if trigger.when is not None and not expressions.is_true(_value("when", trigger.when, body)):
+    if trigger.when is not None and not expressions.is_true(
+        expressions.value_of("when", trigger.when, body)
+    ):
         return None
     namespaces = frozenset([body["metadata"].get("namespace") or ALL_NAMESPACES])
     if trigger.namespace is not None:
@@ -48,7 +50,7 @@ def selected_by(
     """
     if trigger.matching is None:
         return None
-    value = _value("matching", trigger.matching, resource)
+    value = expressions.value_of("matching", trigger.matching, resource)
     if value is None:
         return None
     try:
@@ -68,7 +70,7 @@ def _over_object(trigger: ObjectTrigger) -> Iterator[str]:
 
 
 def _texts(key: str, expression: str, body: Json) -> frozenset[str]:
-    found = _value(key, expression, body)
+    found = expressions.value_of(key, expression, body)
     values = found if isinstance(found, list) else [found]
     wrong = [each for each in values if not isinstance(each, str | None)]
     if wrong:
@@ -76,13 +78,6 @@ def _texts(key: str, expression: str, body: Json) -> frozenset[str]:
             key, expression, f"expected text or a list of text, got {_kind(wrong[0])}"
         )
     return frozenset(filter(None, values))
-
-
-def _value(key: str, expression: str, body: Json) -> Any:
-    try:
-        return expressions.evaluate(expression, body)
-    except ValueError as error:
-        raise ExpressionError(key, expression, str(error)) from error
 
 
 def _kind(value: Any) -> str:
