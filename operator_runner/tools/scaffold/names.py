@@ -40,7 +40,7 @@ class ApiNames:
 
     @property
     def lower(self) -> str:
-        """The kind in small letters: the name of its role, its files and its singular."""
+        """The kind in lower case: the name of its role, its files and its singular."""
         return self.kind.lower()
 
     def full_group(self, domain: str) -> str:
@@ -58,14 +58,14 @@ def project(name: str, domain: str) -> Project:
         or name in _NO_TEXT
     ):
         problems.append(
-            f"--project-name {name!r}: it begins the names of objects, so take a letter and then "
-            f"small letters, digits and dashes, at most {_PROJECT_LENGTH} in all: "
-            f"--project-name={_as_label(name)}"
+            f"--project-name {name!r}: invalid prefix of names: expected a lower-case letter,"
+            f" then lower-case letters, digits and dashes, at most {_PROJECT_LENGTH} characters; "
+            f"write --project-name={_as_label(name)}"
         )
     if not _DOMAIN.fullmatch(domain):
         problems.append(
-            f"--domain {domain!r}: it ends API groups, so it is written like a DNS name in small "
-            "letters: --domain=example.com"
+            f"--domain {domain!r}: invalid domain of groups: expected a DNS name in lower case; "
+            "write for example --domain=example.com"
         )
     if problems:
         raise ConfigError(*problems)
@@ -80,28 +80,31 @@ def api(group: str, version: str, kind: str, plural: str = "") -> ApiNames:
     problems = []
     if group and not _DOMAIN.fullmatch(group):
         problems.append(
-            f"--group {group!r}: it is written like a DNS name in small letters, without the "
-            "project's domain: --group=cache"
+            f"--group {group!r}: invalid group: expected a DNS name in lower case, without the "
+            "domain of the project; write for example --group=cache"
         )
     if not _VERSION.fullmatch(version):
         problems.append(
-            f"--version {version!r}: a version is v1, v1beta1 or v1alpha1, with any number: "
-            "--version=v1alpha1"
+            f"--version {version!r}: invalid version: expected v1, v1beta1 or v1alpha1, with any "
+            "numbers; write for example --version=v1alpha1"
         )
     if not _KIND.fullmatch(kind) or kind.lower() in _NO_TEXT:
         problems.append(
-            f"--kind {kind!r}: a kind is written in CamelCase, letters and digits only: "
-            f"--kind={_as_kind(kind)}"
+            f"--kind {kind!r}: invalid kind: expected CamelCase of letters and digits; "
+            f"write --kind={_as_kind(kind)}"
         )
     if plural and not _LABEL.fullmatch(plural):
-        problems.append(f"--plural {plural!r}: take small letters, digits and dashes")
+        problems.append(
+            f"--plural {plural!r}: invalid plural: expected lower-case letters, digits and dashes; "
+            "write for example --plural=indices"
+        )
     if problems:
         raise ConfigError(*problems)
     return ApiNames(group, version, kind, plural or pluralize(kind.lower()))
 
 
 def pluralize(word: str) -> str:
-    """Return the plural of a kind in small letters, by the rules of English spelling.
+    """Return the plural of a kind in lower case, by the rules of English spelling.
 
     They are those of other scaffolding tools, so that both give a kind the same CRD. Words that
     have a plural of their own (`--plural=indices`) are the user's to name.
