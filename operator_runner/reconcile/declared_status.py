@@ -164,7 +164,7 @@ def _json(value: Any) -> Any:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        raise ValueError(f"expected a value for JSON, got {_shown(value)}") from None
+        raise ValueError(f"expected a JSON value, got {_shown(value)}") from None
     return value
 
 

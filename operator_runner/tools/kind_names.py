@@ -54,7 +54,7 @@ def find_kind(text: str, kinds: Sequence[NamedKind]) -> GVK:
     if found := exact or by_prefix:
         return found[0]
     if "," in text:
-        raise ConfigError(f"invalid resource type {text!r}: separate several by blanks")
+        raise ConfigError(f"invalid resource type {text!r}: separate several with spaces")
     raise ConfigError(f'the resource type "{text}" is unknown{_hint(name, rest, kinds)}')
 
 

@@ -250,7 +250,7 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         warnings.append(f"OPERATOR_NAME is {used} --leader-election-id{tail}")
     if options["shards"] is not None and _operator_condition(environ):
         warnings.append(
-            "OPERATOR_CONDITION_NAME and `blockUpgrade` are ignored with --shards; the OLM may"
+            "OPERATOR_CONDITION_NAME and `blockUpgrade` are ignored with --shards; OLM may"
             " replace the operator during a run"
         )
     if options["ansible_log_events"].lower() not in _LOG_EVENTS:

@@ -293,7 +293,7 @@ def _trigger(fields: MapReader) -> ObjectTrigger:
     name, matching = _filled_expression(fields, "name"), _filled_expression(fields, "matching")
     if name is not None and matching is not None:
         fields.problem(
-            "matching", "a trigger has name or matching; write another one for the selector"
+            "matching", "name and matching exclude each other; write a second trigger for matching"
         )
     return ObjectTrigger(
         gvk,
@@ -319,7 +319,8 @@ def _reference(fields: MapReader) -> Reference:
         fields.problem("name", "name must not be empty; add `name:` or `selector:`")
     elif name is not None and selector is not None:
         fields.problem(
-            "selector", "a reference is by name or by selector; write another one for the selector"
+            "selector",
+            "name and selector exclude each other; write a second reference for selector",
         )
     return Reference(gvk, name, _expression(fields, "namespace"), selector)
 

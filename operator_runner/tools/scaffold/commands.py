@@ -68,7 +68,7 @@ def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> No
         files = plan_init(project)
         if any(kind[name] for name in ("group", "version", "kind", "fields")):
             files |= plan_api(files, _api_plan(kind))
-        _tell(writer.write(root, files, {}))
+        _print_paths(writer.write(root, files, {}))
         if not kind["kind"]:
             click.echo(
                 "\nNext, a kind: operator-runner create api --group=cache --version=v1alpha1 "
@@ -89,10 +89,12 @@ def api(**kind: Any) -> None:
         root = Path.cwd()
         present = writer.read(root, EDITED)
         api_plan = _api_plan(kind)
-        _tell(writer.write(root, plan_api(present, api_plan), present))
-        click.echo("\nNext: make install run")
-        if not (api_plan.role or api_plan.playbook):
-            click.echo("But first name the role or playbook of the kind in watches.yaml")
+        _print_paths(writer.write(root, plan_api(present, api_plan), present))
+        if api_plan.role or api_plan.playbook:
+            click.echo("\nNext: make install run")
+        else:
+            click.echo("\nNext: name the role or playbook of the kind in watches.yaml, then:")
+            click.echo("make install run")
 
 
 def _api_plan(kind: dict[str, Any]) -> ApiPlan:
@@ -118,7 +120,7 @@ def _reserved_names() -> ReservedNames:
         raise ConfigError(f"--field: {error}") from error
 
 
-def _tell(paths: list[str]) -> None:
+def _print_paths(paths: list[str]) -> None:
     for path in sorted(paths):
         click.echo(path)
 

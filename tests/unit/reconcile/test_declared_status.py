@@ -114,8 +114,8 @@ def test_a_reason_is_never_empty() -> None:
     ("name", "expression", "error"),
     [
         ("field", "length(resource.status)", "invalid type for value: None"),
-        ("field", "&resource", "expected a value for JSON, got"),
-        ("field", "to_number('nan')", "expected a value for JSON, got NaN"),
+        ("field", "&resource", "expected a JSON value, got"),
+        ("field", "to_number('nan')", "expected a JSON value, got NaN"),
         ("reason", "'not one'", 'expected a reason in CamelCase, got "not one"'),
         ("reason", "`1`", "expected a reason in CamelCase, got 1"),
         ("message", "`1`", "expected text, got 1; use to_string()"),
