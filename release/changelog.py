@@ -26,8 +26,8 @@ def sections(text: str) -> dict[str, str]:
 
 
 def newest_version(text: str) -> str | None:
-    """Return the version of the topmost section, `Unreleased` aside, or None."""
-    return next((title for title in sections(text) if title != UNRELEASED), None)
+    """Return the version of the topmost section of a release, or None."""
+    return next(filter(_VERSION.fullmatch, sections(text)), None)
 
 
 def release_notes(text: str, version: str) -> str:

@@ -31,7 +31,7 @@ def disagreements(versions: Versions, changelog: str) -> Iterator[str]:
             f" {versions.package}: rename `## {UNRELEASED}` to `## {versions.package}`, or correct"
             " __version__ in operator_runner/__init__.py"
         )
-    if newest is not None and sections(changelog).get(UNRELEASED):
+    elif sections(changelog).get(UNRELEASED):
         yield (
             f"CHANGELOG.md: `## {UNRELEASED}` has entries: move them below `## {versions.package}`"
         )

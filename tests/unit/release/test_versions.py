@@ -22,6 +22,8 @@ def test_equal_versions_have_no_disagreements() -> None:
     [
         (AGREEING, "## 0.1.0\n\n- Old.\n", "newest section is 0.1.0, but"),
         (AGREEING, "## Unreleased\n\n- New.\n", "newest section is missing, but"),
+        (AGREEING, "## Unreleased\n\n- New.\n\n## web operator\n", "newest section is missing"),
+        (AGREEING, "## Unreleased\n\n- New.\n\n## 0.1.0\n", "newest section is 0.1.0, but"),
         (AGREEING, "## Unreleased\n\n- More.\n\n## 0.2.0\n\n- New.\n", "`## Unreleased` has"),
         (replace(AGREEING, builder="operator-runner-v0.1.0"), CHANGELOG, "run `make bundle`"),
         (replace(AGREEING, bundle="0.0.2"), CHANGELOG, "run `make bundle VERSION=0.0.3`"),
