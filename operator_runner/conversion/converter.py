@@ -3,6 +3,10 @@
 Each version converts to the hub, which is the version of the watch, and from there to any other.
 A step removes the fields of the source version, computes those of the target version by its
 expressions, and stores fields that would be lost in an annotation (see `preserved_fields`).
+
+A conversion to the storage version may be a write: it is complete, or an error. All others are
+reads, for which every object is converted as far as possible: one error would make the lists of
+all namespaces unreadable.
 """
 
 from __future__ import annotations
@@ -16,7 +20,11 @@ import structlog
 from operator_runner.conversion import preserved_fields
 from operator_runner.conversion.field_paths import ABSENT, get, put, same
 from operator_runner.conversion.merging import merge
-from operator_runner.conversion.preserved_fields import ConvertedFields, PreservedFields
+from operator_runner.conversion.preserved_fields import (
+    AnnotationTooLarge,
+    ConvertedFields,
+    PreservedFields,
+)
 from operator_runner.core.model import GVK, Conversion, FieldPath, Json
 
 Evaluate: TypeAlias = Callable[[str, Json], Any]
@@ -52,8 +60,28 @@ class Step:
         return Step(self.target, self.source, self.takes, self.gives, self.fields)
 
 
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The versions in which the API server stores objects of a kind."""
+
+    current: str
+    """The version of all writes."""
+    former: frozenset[str] = frozenset()
+    """Other versions in which objects may still be stored."""
+
+    @classmethod
+    def of(cls, crd: Json) -> Storage:
+        """Return those of a CRD."""
+        current = next(each["name"] for each in crd["spec"]["versions"] if each["storage"])
+        stored = (crd.get("status") or {}).get("storedVersions") or ()
+        return cls(current, frozenset(stored) - {current})
+
+
 class Converter:
     """Converts the objects of one kind."""
+
+    storage: Storage | None = None
+    """None while it is not known: then any conversion may be a write."""
 
     def __init__(self, hub: GVK, conversions: Sequence[Conversion], evaluate: Evaluate) -> None:
         """Convert between the hub version and the versions of `conversions`."""
@@ -69,8 +97,11 @@ class Converter:
     def convert(self, body: Json, version: str) -> Json:
         """Return the object in another version; raises ConversionError."""
         source = GVK.of(body["apiVersion"], body["kind"]).version
+        is_read = self.storage is not None and version != self.storage.current
         for step in self._route(body, source, version):
-            body = self._convert_step(step, body)
+            if not is_read:
+                self._check_complete(step, body)
+            body = self._convert_step(step, body, is_read=is_read)
         return body
 
     def _route(self, body: Json, source: str, target: str) -> Iterator[Step]:
@@ -87,22 +118,43 @@ class Converter:
         if target != self._hub.version:
             yield self._up[target].back
 
-    def _convert_step(self, step: Step, body: Json) -> Json:
-        plain = self._plain(step, body)
+    def _check_complete(self, step: Step, body: Json) -> None:
+        """Raise ConversionError for an object without fields that a read could not preserve.
+
+        Stored objects may have such an annotation too, which a user has written, and are read.
+        """
+        if self.storage is None or step.source in self.storage.former:
+            return
+        if lost := preserved_fields.unpreserved(body, step.target):
+            raise ConversionError(
+                f"{name_of(body)}: cannot convert {step.source} to {step.target}: {step.source} "
+                f"does not have {', '.join(lost)} of {step.target}, because its annotations are "
+                f"too large; write the object as {step.target}"
+            )
+
+    def _convert_step(self, step: Step, body: Json, *, is_read: bool) -> Json:
+        plain = self._plain(step, body, is_read=is_read)
         result = self._restored(step, body, plain)
         result = preserved_fields.write(result, step.target, PreservedFields())
-        back = self._plain(step.back, result)
+        back = self._plain(step.back, result, is_read=is_read)
         kept = preserved_fields.lost(
             body, back, step.fields, preserved_fields.digest(result, step.fields.own)
         )
         try:
             return preserved_fields.write(result, step.source, kept)
-        except ValueError as error:
-            fields = ", ".join(map(preserved_fields.text, kept.values))
-            raise _error(step, body, fields, error) from error
+        except AnnotationTooLarge as error:
+            fields = ", ".join(map(preserved_fields.text, (*kept.values, *kept.absent)))
+            failure = _error(step, body, fields, error)
+            if not is_read:
+                raise failure from error
+            _log.warning("Fields are missing in the converted object", error=str(failure))
+            return preserved_fields.write_unpreserved(result, step.source, kept)
 
-    def _plain(self, step: Step, body: Json) -> Json:
-        """Convert by the expressions alone, without preserved fields."""
+    def _plain(self, step: Step, body: Json, *, is_read: bool = False) -> Json:
+        """Convert by the expressions alone, without preserved fields.
+
+        In a read, a field whose expression fails is left out.
+        """
         made = {**body, "apiVersion": GVK(self._hub.group, step.target, "").api_version}
         for path in (*step.takes, *step.gives):
             made = put(made, path, ABSENT)
@@ -114,7 +166,10 @@ class Converter:
                 if value is not None:
                     made = put(made, path, value)
             except ValueError as error:
-                raise _error(step, body, preserved_fields.text(path), error) from error
+                failure = _error(step, body, preserved_fields.text(path), error)
+                if not is_read:
+                    raise failure from error
+                _log.warning("Fields are missing in the converted object", error=str(failure))
         return made
 
     def _restored(self, step: Step, body: Json, plain: Json) -> Json:

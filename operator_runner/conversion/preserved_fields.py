@@ -7,6 +7,10 @@
 `set` are fields of v1alpha2 that cannot be computed from the object, `unset` those that would be
 computed but were missing. `seen` is the digest of the fields of v1alpha1 that were computed from
 them: if it matches, these have not been edited.
+
+If it would be too large, an object that is only read has the names of the fields that it lacks:
+
+    {"lost": ["spec.ports"]}
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +27,13 @@ from operator_runner.core.json_bounds import MAX_DEPTH, depth
 from operator_runner.core.model import ANNOTATION_DOMAIN, FieldPath, Json
 
 PREFIX = f"conversion.{ANNOTATION_DOMAIN}/"
+_LOST = "lost"
 _MAX_ANNOTATION_BYTES = 256 * 1024
 """The API server's limit for all annotations of an object, keys included."""
+
+
+class AnnotationTooLarge(ValueError):
+    """The annotations of an object would be larger than the API server accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +100,40 @@ def digest(body: Json, paths: Iterable[FieldPath]) -> str:
 def write(body: Json, version: str, kept: PreservedFields) -> Json:
     """Return the object with the annotation for `version`, without it if `kept` is empty.
 
-    Raises ValueError beyond the size limit of annotations.
+    Raises AnnotationTooLarge.
     """
+    return _annotated(body, version, _encode(kept) if kept else None)
+
+
+def write_unpreserved(body: Json, version: str, kept: PreservedFields) -> Json:
+    """Return the object with the names of fields that cannot be preserved, as far as they fit."""
+    names = [text(path) for path in (*kept.values, *kept.absent)]
+    for content in ({_LOST: names}, {_LOST: names[:1]}):
+        with suppress(AnnotationTooLarge):
+            return _annotated(body, version, canonical(content))
+    return _annotated(body, version, None)
+
+
+def unpreserved(body: Json, version: str) -> list[str]:
+    """Return the fields of `version` that an object lacks, as `write_unpreserved` names them."""
+    with suppress(ValueError, RecursionError):
+        content = json.loads(str(_annotations(body).get(PREFIX + version)))
+        names = content.get(_LOST) if isinstance(content, dict) else None
+        if isinstance(names, list):
+            return [each for each in names if isinstance(each, str)]
+    return []
+
+
+def _annotated(body: Json, version: str, content: str | None) -> Json:
     metadata = body.get("metadata") or {}
     annotations = _annotations(body)
     before = len(annotations)
     annotations.pop(PREFIX + version, None)
-    if kept:
-        annotations[PREFIX + version] = _encode(kept)
+    if content is not None:
+        annotations[PREFIX + version] = content
         size = sum(len(key) + len(value) for key, value in map(_bytes, annotations.items()))
         if size > _MAX_ANNOTATION_BYTES:
-            raise ValueError(
+            raise AnnotationTooLarge(
                 f"preserving it needs an annotation, and all annotations would have {size} bytes; "
                 f"the limit is {_MAX_ANNOTATION_BYTES}: make the field smaller"
             )

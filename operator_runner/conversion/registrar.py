@@ -34,6 +34,11 @@ _RETRY_SECONDS = 1.0
 _log = structlog.get_logger(__name__)
 
 
+async def read_crd(api: Api, name: str) -> Json:
+    """Return a CRD. Raises ApiError."""
+    return await api.request("GET", f"{_CRDS}/{name}")
+
+
 class Registrar:
     """Loads certificates into the server and registers their CAs in the CRDs."""
 
@@ -46,10 +51,12 @@ class Registrar:
         *,
         check_interval: timedelta,
         crd_name: Callable[[GVK], Awaitable[str]],
+        on_crd: Callable[[GVK, Json], None],
     ) -> None:
         """Check every `check_interval`: CRDs are applied again, other replicas renew certificates.
 
-        `crd_name` returns the CRD of a kind; it raises ApiError if it does not exist.
+        `crd_name` returns the CRD of a kind; it raises ApiError if it does not exist. `on_crd` is
+        called with each CRD that is read.
         """
         self._api = api
         self._source = source
@@ -57,6 +64,7 @@ class Registrar:
         self._kinds = kinds
         self._check_seconds = check_interval.total_seconds()
         self._crd_name = crd_name
+        self._on_crd = on_crd
         self._is_published = False
         self._problem: str | None = "the webhook is not registered yet"
         self._warnings = Deduplicator(_MAX_WARNINGS)
@@ -86,7 +94,8 @@ class Registrar:
         self._serving.load(credentials.certificate, credentials.key)
         published, problems = [], []
         for gvk, conversions in self._kinds.items():
-            crd = await self._api.request("GET", f"{_CRDS}/{await self._crd_name(gvk)}")
+            crd = await read_crd(self._api, await self._crd_name(gvk))
+            self._on_crd(gvk, crd)
             for line in unmapped_fields(crd, gvk.version, conversions):
                 self._warn_once(line, "Field is lost in conversions")
             if problem := ca_injector_problem(crd):

@@ -13,11 +13,13 @@ from operator_runner.conversion.certificates import (
     ServingCertificate,
     has_certificate_files,
 )
-from operator_runner.conversion.registrar import Registrar
+from operator_runner.conversion.converter import Storage
+from operator_runner.conversion.registrar import Registrar, read_crd
 from operator_runner.conversion.registration import Service, Target, Url
 from operator_runner.conversion.review import Converters
 from operator_runner.conversion.server import ReviewCallback, serve_conversions
-from operator_runner.core.model import GVK, Conversion
+from operator_runner.core.errors import ApiError
+from operator_runner.core.model import GVK, Conversion, Json
 from operator_runner.core.settings import WebhookSettings
 from operator_runner.kube.api import Api
 from operator_runner.kube.certificate_sources import (
@@ -78,7 +80,7 @@ class Webhook:
         if self._settings.cert_dir_given or has_certificate_files(folder):
             files = CertificateFiles(folder, self._serving)
             self._missing = files.missing
-            await files.run()
+            await asyncio.gather(files.run(), self._follow_storage())
             return
         target = await self._target()
         if target is None:
@@ -94,9 +96,24 @@ class Webhook:
             self._kinds,
             check_interval=CertificateLifetimes().check_interval,
             crd_name=self._crd_name,
+            on_crd=self._note_storage,
         )
         self._missing = registrar.missing
         await registrar.run(target)
+
+    def _note_storage(self, gvk: GVK, crd: Json) -> None:
+        self._converters[gvk.group, gvk.kind].storage = Storage.of(crd)
+
+    async def _follow_storage(self) -> None:
+        """Read the CRDs that another program registers. It is not required: see `Converter`."""
+        while True:
+            for gvk in self._kinds:
+                try:
+                    self._note_storage(gvk, await read_crd(self._api, await self._crd_name(gvk)))
+                except ApiError as error:
+                    self._converters[gvk.group, gvk.kind].storage = None
+                    _log.debug("Cannot read the CRD of a conversion", error=str(error))
+            await asyncio.sleep(CertificateLifetimes().check_interval.total_seconds())
 
     def _source(self, target: Target) -> CertificateSource:
         if isinstance(target, Url):

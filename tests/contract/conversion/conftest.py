@@ -14,7 +14,7 @@ import pytest
 
 from operator_runner.config.watches.expressions import evaluate
 from operator_runner.conversion.certificates import ServingCertificate
-from operator_runner.conversion.converter import Converter
+from operator_runner.conversion.converter import Converter, Storage
 from operator_runner.conversion.registrar import Registrar
 from operator_runner.conversion.registration import Url
 from operator_runner.conversion.server import serve_conversions
@@ -185,7 +185,8 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """Serve conversions of a kind with certificates of these lives; `size` is an expression."""
     conversion = Conversion("v1", {("spec", "replicas"): "spec.size"}, {("spec", "size"): size})
-    converters = {(kind.group, "Web"): Converter(kind.hub, [conversion], evaluate)}
+    converter = Converter(kind.hub, [conversion], evaluate)
+    converters = {(kind.group, "Web"): converter}
     certificate = ServingCertificate()
     server = await serve_conversions(converters, 0, certificate.context, lambda *_: None)
     registrar = Registrar(
@@ -195,6 +196,7 @@ async def serving(
         {kind.hub: [conversion]},
         check_interval=lifetimes.check_interval,
         crd_name=kind.name,
+        on_crd=lambda _, crd: setattr(converter, "storage", Storage.of(crd)),
     )
     task = asyncio.create_task(registrar.run(Url("127.0.0.1", server.port)))
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.conversion.converter import ConversionError, Converter
+from operator_runner.conversion.converter import ConversionError, Converter, Storage
 from operator_runner.conversion.preserved_fields import PREFIX
 from tests.unit.conversion.conftest import MakeConverter
 
@@ -203,10 +203,54 @@ def test_an_unknown_version_is_named_in_the_error(nginx: Converter) -> None:
         nginx.convert(nginx_of("v1alpha1"), "v1")
 
 
-def test_more_than_annotations_can_hold(make: MakeConverter) -> None:
-    """The message of the API server would have fewer details."""
-    converter = make(("v1", {"spec.big": None}, {}))
+BIG = (
+    "v1",
+    {"spec.big": None, "spec.size": "spec.number"},
+    {"spec.number": "spec.size && abs(spec.size)"},
+)
+
+
+@pytest.mark.parametrize("storage", [None, Storage("v1"), Storage("v1", frozenset({"v2"}))])
+def test_more_than_annotations_can_hold(make: MakeConverter, storage: Storage | None) -> None:
+    """A conversion that may be a write loses nothing; the API server's message has no details."""
+    converter = make(BIG)
+    converter.storage = storage
     with pytest.raises(
         ConversionError, match=r"spec\.big: preserving it needs an annotation, .* bytes"
     ):
         converter.convert(web("v2", big="x" * 300_000), "v1")
+
+
+def test_a_read_gives_what_can_be_converted(make: MakeConverter) -> None:
+    """Fields that cannot be preserved or computed are missing, and cannot be lost by a write."""
+    converter = make(BIG)
+    converter.storage = Storage("v2")
+    lower = converter.convert(web("v2", big="x" * 300_000, size=1, note="x"), "v1")
+    assert lower["spec"] == {"number": 1, "note": "x"}
+    assert json.loads(lower["metadata"]["annotations"][f"{PREFIX}v2"]) == {"lost": ["spec.big"]}
+    with pytest.raises(
+        ConversionError, match=r"v1 does not have spec\.big of v2, .*; write the object as v2"
+    ):
+        converter.convert(lower, "v2")
+    odd = converter.convert(web("v2", size="much", note="x"), "v1")
+    assert odd["spec"] == {"note": "x"}
+    with pytest.raises(ConversionError, match=r"v2 to v1: spec\.number: In function abs\(\)"):
+        converter.convert(odd, "v2")
+
+
+def test_stored_objects_of_a_former_version_are_read(make: MakeConverter) -> None:
+    """Users can write the annotation of a read; there it must not make lists unreadable."""
+    forged = web("v1", number=1)
+    forged["metadata"]["annotations"] = {f"{PREFIX}v2": '{"lost": ["spec.big"]}'}
+    converter = make(BIG)
+    for storage in (None, Storage("v2", frozenset({"v1"}))):
+        converter.storage = storage
+        assert converter.convert(forged, "v2")["spec"] == {"size": 1}
+
+
+def test_storage_is_read_from_a_crd() -> None:
+    """The version of writes, and those of objects that are still stored."""
+    versions = [{"name": "v1", "storage": False}, {"name": "v2", "storage": True}]
+    crd = {"spec": {"versions": versions}, "status": {"storedVersions": ["v1", "v2"]}}
+    assert Storage.of(crd) == Storage("v2", frozenset({"v1"}))
+    assert Storage.of({"spec": {"versions": versions}}) == Storage("v2")
