@@ -54,7 +54,7 @@ def _selections(
         requirements = requirements_of(value)
     except ValueError as error:
         raise ExpressionError("selector", expression, str(error)) from error
-    values = max((len(each.values) for each in requirements), default=0)
+    values = sum(len(each.values) or 1 for each in requirements)
     _check_number("selector", expression, values, namespaces)
     for namespace in namespaces:
         yield Selection(reference.gvk, namespace, requirements)

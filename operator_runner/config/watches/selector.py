@@ -17,6 +17,8 @@ QUALIFIED_NAME_PATTERN = rf"(?:{_DOMAIN}/)?{_PART}"
 LABEL_VALUE_PATTERN = rf"(?:{_PART})?"
 
 _HINT = "; see the label syntax of Kubernetes"
+_MAX_REQUIREMENTS = 100
+"""Requirements of a selector in a resource: each is compared with every object that changes."""
 
 
 def is_qualified_name(text: str) -> bool:
@@ -43,6 +45,8 @@ def requirements_of(value: Any) -> tuple[LabelSelectorRequirement, ...]:
         raise ValueError("not a label selector; write matchLabels and matchExpressions")
     match value.get("matchLabels") or {}, value.get("matchExpressions") or []:
         case dict() as labels, list() as expressions:
+            if len(labels) + len(expressions) > _MAX_REQUIREMENTS:
+                raise ValueError(f"a label selector has at most {_MAX_REQUIREMENTS} requirements")
             found = {_requirement_of_label(*each) for each in labels.items()}
             found |= {_requirement_of(each) for each in expressions}
         case _:

@@ -292,6 +292,25 @@ def test_references_to_too_many_objects_fail(key: str) -> None:
     assert error.startswith(f"references[0].{key}: spec.chosen: 200 values in 100 namespaces are")
 
 
+def test_requirements_of_a_selector_count_in_each_namespace() -> None:
+    """Values of all requirements, and one for each that has none: all are filed by namespace."""
+    reference = Reference(SECRET, selector="spec.selector", namespace="spec.namespaces")
+    watch = replace(WATCH, references=(reference,))
+
+    def failures(*expressions: Any) -> list[ExpressionError]:
+        failed: list[ExpressionError] = []
+        namespaces = [f"b{number}" for number in range(1_000)]
+        body = foo("a", selector={"matchExpressions": [*expressions]}, namespaces=namespaces)
+        assert bool(list(referenced(body, watch, failed.append))) is not bool(failed)
+        return failed
+
+    values = [{"key": "app", "operator": "In", "values": [f"a{each}", "b"]} for each in range(6)]
+    absent = [{"key": f"a{each}", "operator": "DoesNotExist"} for each in range(11)]
+    assert failures(*values[:5]) == failures(*absent[:10]) == []
+    assert "12 values in 1000 namespaces" in str(failures(*values)[0])
+    assert "11 values in 1000 namespaces" in str(failures(*absent)[0])
+
+
 async def test_chosen_fields_of_the_status_start_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write of the status is a run only if a field of wakeOn has changed, and many are one."""
     # All changes are within one pause, however long they take.

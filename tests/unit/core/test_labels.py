@@ -137,6 +137,15 @@ def test_invalid_label_selectors_are_rejected(selector: Json) -> None:
         requirements_of(selector)
 
 
+def test_a_selector_of_too_many_requirements_is_rejected() -> None:
+    """All of them would be compared with each object of the kind that changes."""
+    absent = [{"key": f"a{number}", "operator": "DoesNotExist"} for number in range(50)]
+    labels = {f"b{number}": "" for number in range(50)}
+    assert len(requirements_of({"matchLabels": labels, "matchExpressions": absent})) == 100
+    with pytest.raises(ValueError, match="at most 100 requirements"):
+        requirements_of({"matchLabels": labels | {"c": ""}, "matchExpressions": absent})
+
+
 def test_a_selector_is_written_as_kubectl_does() -> None:
     """As kubectl writes it; the API server accepts `in` with spaces."""
     requirements = (
