@@ -130,10 +130,14 @@ def _stateful_set(spec: _Object, status: _Object) -> Readiness:
     return _ready(_is_counted(status, desired) and rolled_out)
 
 
-def _daemon_set(_: _Object, status: _Object) -> Readiness:
-    desired = _count(status, "desiredNumberScheduled", -1)
-    counts = ("currentNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady")
-    return _ready(desired >= 0 and all(_count(status, name) >= desired for name in counts))
+def _daemon_set(spec: _Object, status: _Object) -> Readiness:
+    # All counts of a new one are 0 until its controller has observed it.
+    is_observed = _count(status, "observedGeneration") > 0
+    desired = _count(status, "desiredNumberScheduled")
+    counts = ["currentNumberScheduled", "numberAvailable", "numberReady"]
+    if _map(spec.get("updateStrategy")).get("type") != "OnDelete":
+        counts.append("updatedNumberScheduled")
+    return _ready(is_observed and all(_count(status, name) >= desired for name in counts))
 
 
 def _replica_set(spec: _Object, status: _Object) -> Readiness:

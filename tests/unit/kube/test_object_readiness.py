@@ -24,8 +24,17 @@ KINDS = {
     "Database": GVK("shop.example.com", "v1", "Database"),
 }
 TEN = {"replicas": 10}
+ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}
 ALL = {"replicas": 10, "updatedReplicas": 10, "readyReplicas": 10, "availableReplicas": 10}
-NODES = {"desiredNumberScheduled": 3, "currentNumberScheduled": 3, "numberReady": 3}
+NODES = {
+    "observedGeneration": 1,
+    "desiredNumberScheduled": 3,
+    "currentNumberScheduled": 3,
+    "numberReady": 3,
+}
+NO_NODES = dict.fromkeys(
+    ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+)
 
 
 def conditions(**statuses: str) -> Json:
@@ -63,7 +72,7 @@ def waiting(reason: str) -> Json:
         ),
         (
             "StatefulSet",
-            TEN | {"updateStrategy": {"type": "OnDelete"}},
+            TEN | ON_DELETE,
             {"replicas": 10, "readyReplicas": 10, "currentRevision": "a", "updateRevision": "b"},
             READY,
         ),
@@ -82,7 +91,12 @@ def waiting(reason: str) -> Json:
         ("DaemonSet", {}, {}, NOT_READY),
         ("DaemonSet", {}, NODES, NOT_READY),
         ("DaemonSet", {}, NODES | {"updatedNumberScheduled": 3, "numberAvailable": 3}, READY),
-        ("DaemonSet", {}, {"desiredNumberScheduled": 0}, READY),
+        ("DaemonSet", {}, NODES | {"numberAvailable": 3}, NOT_READY),
+        ("DaemonSet", ON_DELETE, NODES | {"numberAvailable": 3}, READY),
+        ("DaemonSet", ON_DELETE, NODES | {"numberAvailable": 2}, NOT_READY),
+        # The API server returns this for the creation.
+        ("DaemonSet", {}, NO_NODES, NOT_READY),
+        ("DaemonSet", {}, NO_NODES | {"observedGeneration": 1}, READY),
         ("ReplicaSet", TEN, ALL, READY),
         ("ReplicaSet", TEN, ALL | conditions(ReplicaFailure="True"), NOT_READY),
         ("Job", {}, {"active": 1, "startTime": "now"}, NOT_READY),
