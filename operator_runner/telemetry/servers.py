@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -18,6 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.net.connections import Connections, small_share
+from operator_runner.net.request_bodies import BodyReceiver
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.authorization import Reviews, require_permission
 from operator_runner.telemetry.metrics import Metrics
@@ -31,8 +30,6 @@ _Probe: TypeAlias = Callable[[str | None, Collection[str]], HealthReport]
 
 # A scrape or probe takes milliseconds; a slower client must not hold up the shutdown.
 _SHUTDOWN_SECONDS = 1.0
-_LARGE_BODY, _LARGE_BODIES = 8 * 1024 * 1024, 2
-"""Bytes, and how many bodies that are larger are received at once: they fill the memory."""
 _MAX_METRIC_BYTES = 64 * 1024
 """Bytes of a request of osdk_metric."""
 
@@ -151,18 +148,17 @@ async def serve(
 
 def _complete(connections: Connections) -> Middleware:
     """Return a middleware that serves requests whose body has come, within its deadline."""
-    large = asyncio.Semaphore(_LARGE_BODIES)
+    bodies = BodyReceiver()
 
     @web.middleware
     async def complete(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            length = request.content_length
-            gate = large if length is None or length > _LARGE_BODY else nullcontext()
             if request.body_exists:
-                async with gate:
-                    await request.read()
+                await bodies.receive(request)
         except web.RequestPayloadError as error:
             return web.Response(status=400, text=f"malformed body: {error}\n")
+        except TimeoutError:
+            return web.Response(status=408, text="too slow: other requests need the memory\n")
         with connections.serving(request.protocol):
             return await handler(request)
 
