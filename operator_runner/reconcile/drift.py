@@ -116,6 +116,12 @@ def is_drifted(conditions: Iterable[Json]) -> bool:
     return any(_is_ours(each) and each.get("status") == "True" for each in conditions)
 
 
+def message(conditions: Iterable[Json]) -> str:
+    """Return what a run would write, or why that is unknown; an empty text without drift."""
+    shown = (each for each in conditions if _is_ours(each) and each.get("status") != "False")
+    return str(next(shown, {}).get("message") or "")
+
+
 def _text(difference: ObjectDifference) -> str:
     paths = summarize(difference.paths)
     return f"{difference}: {paths}" if paths else str(difference)

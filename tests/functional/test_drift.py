@@ -8,6 +8,7 @@ from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_t
 from tests.functional.test_past_runs import wait_until_idle
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
 from tests.support.waiting import eventually
 
 
@@ -43,9 +44,9 @@ def _drift_events(kubectl: Kubectl) -> str:
 
 
 def test_a_changed_object_is_reported_until_the_resource_is_edited(
-    kubectl: Kubectl, operator: Operator, project: Path
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """As condition, Event and metric; an edit of the resource is reconciled as ever."""
+    """As condition, Event and metric, and by `get`; an edit of the resource is reconciled as ever."""
     _start_settled(kubectl, operator, project, "warn")
 
     kubectl("patch", "configmap", "a", '--patch={"data": {"text": "other"}}')
@@ -54,6 +55,8 @@ def test_a_changed_object_is_reported_until_the_resource_is_edited(
     assert text_of(kubectl) == "other"
     eventually(lambda: _drift_events(kubectl), details=operator.log)
     assert operator.metric("operator_runner_drifted_resources", kind="Echo") == 1
+    listed = cli("get", "--output=wide")
+    assert (" Drifted " in listed, message in listed) == (True, True), listed
 
     kubectl.apply(echo(sayThis="2"))
     wait_for_text(kubectl, operator, "hello 2")

@@ -101,6 +101,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
         lambda text: "the deletion waits for the finalizer test.example.com/farewell" in text,
         details=operator.log,
     )
+    assert "being deleted; no clean-up runs until it is resumed" in cli("get", NAME)
     cli("resume", NAME, "--timeout=0s")
     kubectl("wait", "--for=delete", f"{KIND}/a", "--timeout=90s")
     assert runs(operator)[-1] == "annotation: resumed"

@@ -208,7 +208,7 @@ class _Table:
                 summary.replica or "-",
                 summary.run_id or "-",
                 summary.cause or "-",
-                " ".join(summary.message.split()),
+                summary.problem,
             )
         else:
             why = summary.why

@@ -20,6 +20,7 @@ from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, ObjectRef, Trigger
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
+from operator_runner.reconcile import drift
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.tools.run_lines import line_of
@@ -46,6 +47,7 @@ class SummaryState(StrEnum):
     SUSPENDED = "Suspended"
     DELETING = "Deleting"
     DESELECTED = "Deselected"
+    DRIFTED = "Drifted"
     DELETED = "Deleted"
 
 
@@ -56,6 +58,11 @@ _STATES_OF_REASONS = {
 }
 """By the reason of the Event about the end of a run."""
 
+_SCHEDULED = frozenset(
+    {SummaryState.SUCCEEDED, SummaryState.FAILED, SummaryState.RUNNING, SummaryState.DRIFTED}
+)
+"""States of resources whose next tick starts a run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -65,7 +72,8 @@ class Summary:
     or failed. `cause` led to it. `message` is that of a failure. `failing_since` is when the
     failures began. `next_run` is a time; `retries` is whether a failed run is retried. Only the
     operator has `queue_position`, `next_cause` of the next run, and `replica`, whose queue it is.
-    `skipped` is when a later run was skipped, because of `skip_reason`.
+    `drift` is what a run would write, or why that is unknown. `deleted` is when the deletion was
+    requested. `skipped` is when a later run was skipped, because of `skip_reason`.
     """
 
     ref: ObjectRef
@@ -81,6 +89,8 @@ class Summary:
     queue_position: int | None = None
     next_cause: str = ""
     replica: str = ""
+    drift: str = ""
+    deleted: datetime | None = None
     skipped: datetime | None = None
     skip_reason: str = ""
     has_conditions: bool = True
@@ -88,10 +98,17 @@ class Summary:
 
     @property
     def why(self) -> str:
-        """The message of a failure, else the cause of the last run, on one line."""
+        """What is wrong, else the cause of the last run, on one line."""
         if self.state is SummaryState.UNHANDLED:
             return "no operator has written its conditions"
-        return " ".join((self.message or self.skip_reason or self.cause).split())
+        return self.problem or " ".join((self.skip_reason or self.cause).split())
+
+    @property
+    def problem(self) -> str:
+        """A deletion that waits, the message of a failure, or drift, on one line; else empty."""
+        if self.state is SummaryState.SUSPENDED and self.deleted is not None:
+            return "being deleted; no clean-up runs until it is resumed"
+        return " ".join((self.message or self.drift).split())
 
     def as_json(self) -> Json:
         """Return the fields that are known, for `--output=json`."""
@@ -111,6 +128,8 @@ class Summary:
             "nextCause": self.next_cause,
             "queuePosition": self.queue_position,
             "replica": self.replica,
+            "drift": self.drift,
+            "deletionTimestamp": _text(self.deleted),
             "skipped": _text(self.skipped),
             "skipReason": self.skip_reason,
         }
@@ -143,6 +162,8 @@ def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summar
         failing_since=_time(failure.get("lastTransitionTime")),
         next_run=_next_run(body, state, conditions, last_run),
         retries=state is SummaryState.FAILED,
+        drift=with_short_paths(drift.message(conditions.values())),
+        deleted=_time(body["metadata"].get("deletionTimestamp")),
     )
 
 
@@ -236,6 +257,7 @@ def _state(body: Json, conditions: Mapping[str, Json]) -> SummaryState:
         SummaryState.RUNNING: is_running,
         SummaryState.DESELECTED: running.get("reason") == "Deselected",
         SummaryState.FAILED: conditions.get("Failure", {}).get("status") == "True",
+        SummaryState.DRIFTED: drift.is_drifted(conditions.values()),
         SummaryState.SUCCEEDED: conditions.get("Successful", {}).get("status") == "True",
     }
     return next((state for state, is_it in states.items() if is_it), SummaryState.UNHANDLED)
@@ -254,7 +276,7 @@ def _next_run(
         found = _REQUEUE.search(str(conditions["Running"].get("message")))
         assert found is not None
         return last_run + _duration(found[1])
-    if state not in {SummaryState.SUCCEEDED, SummaryState.FAILED, SummaryState.RUNNING}:
+    if state not in _SCHEDULED:
         return None
     status = body.get("status")
     return _time(status.get(NEXT_FIELD)) if isinstance(status, dict) else None

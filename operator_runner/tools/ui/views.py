@@ -144,7 +144,7 @@ def _resource(key: str, summary: Summary, run: Json | None) -> Json:
         fields["runID"] = run["id"]
         fields["cause"] = causes(run)
         fields["lastRun"] = run.get("finished") or run["started"]
-        if not summary.message:
+        if not summary.problem:
             fields["why"] = fields["cause"]
     return {name: value for name, value in fields.items() if value not in (None, "", False)}
 

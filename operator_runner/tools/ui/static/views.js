@@ -5,7 +5,7 @@ import { capitalized, duration, plural, short } from "./text.js";
 
 const TONES = {
   Succeeded: "good", Failed: "bad", Running: "busy", Waiting: "warn", Suspended: "warn",
-  Looping: "warn", "Not idempotent": "warn", Queued: "busy", Unreachable: "bad",
+  Looping: "warn", Drifted: "warn", "Not idempotent": "warn", Queued: "busy", Unreachable: "bad",
   Changed: "good",
 };
 

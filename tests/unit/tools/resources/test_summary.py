@@ -38,6 +38,12 @@ WAITING = condition(
 IDLE = condition("Running", "True", reason="Successful")
 DESELECTED = condition("Running", "False", reason="Deselected")
 DONE = condition("Successful", "True")
+DRIFTED = condition(
+    "Drifted", "True", reason="ObjectsDiffer", message="A run would write: ConfigMap x/a changed"
+)
+UNKNOWN_DRIFT = condition(
+    "Drifted", "Unknown", reason="PreviewFailed", message="The dry run failed: no"
+)
 FAILED = condition(
     "Failure", "True", message="no\n(task 'x')", lastTransitionTime="2026-01-01T12:00:00Z"
 )
@@ -59,6 +65,10 @@ def body(*conditions: Json, status: Json | None = None, **metadata: Any) -> Json
         (body(IDLE, DONE), SummaryState.SUCCEEDED, "True"),
         (body(IDLE, DONE, condition("Available", "False")), SummaryState.SUCCEEDED, "False"),
         (body(IDLE, DONE, condition("Ready", "Unknown")), SummaryState.SUCCEEDED, "Unknown"),
+        (body(IDLE, DONE, DRIFTED), SummaryState.DRIFTED, "True"),
+        (body(condition("Successful", "False"), FAILED, DRIFTED), SummaryState.FAILED, "False"),
+        (body(IDLE, DONE, UNKNOWN_DRIFT), SummaryState.SUCCEEDED, "True"),
+        (body(IDLE, DONE, condition("Drifted", "True")), SummaryState.SUCCEEDED, "True"),
         (body(DESELECTED, DONE), SummaryState.DESELECTED, "True"),
         (body(condition("Successful", "False"), FAILED), SummaryState.FAILED, "False"),
         (body(FAILED, deletionTimestamp="now"), SummaryState.DELETING, ""),
@@ -77,6 +87,26 @@ def test_state_and_readiness_follow_from_conditions(
     """The annotation and a deletion come before the conditions of the last run."""
     found = summarize(REF, resource)
     assert (found.state, found.ready) == (state, ready)
+
+
+@pytest.mark.parametrize("drifted", [DRIFTED, UNKNOWN_DRIFT])
+def test_drift_is_the_reason_unless_the_run_failed(drifted: Json) -> None:
+    """A dry run that failed is shown as well; a failure comes first, and JSON has both."""
+    found = summarize(REF, body(IDLE, DONE, drifted))
+    assert found.why == found.as_json()["drift"] == drifted["message"]
+    failed = summarize(REF, body(FAILED, drifted))
+    assert failed.why == "no (task 'x')"
+    assert failed.as_json()["drift"] == drifted["message"]
+
+
+def test_a_suspended_resource_that_is_deleted_shows_both() -> None:
+    """Its clean-up runs after the resume, which `get` says in place of the last failure."""
+    deleted = "2026-01-01T12:00:00Z"
+    metadata: Json = {"annotations": {SUSPEND_ANNOTATION: "true"}, "deletionTimestamp": deleted}
+    found = summarize(REF, body(FAILED, **metadata))
+    assert found.state is SummaryState.SUSPENDED
+    assert found.why == "being deleted; no clean-up runs until it is resumed"
+    assert found.as_json()["deletionTimestamp"] == deleted
 
 
 def test_a_failure_has_its_message_and_its_age() -> None:

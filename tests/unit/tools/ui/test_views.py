@@ -75,6 +75,20 @@ def test_resources_have_cause_and_run_of_their_newest_run() -> None:
     assert row["lastRun"] == "2026-01-01T12:00:15.000Z"
 
 
+def test_drift_is_shown_in_place_of_the_cause_of_the_last_run() -> None:
+    """As the message of a failure is; the cause has its own column."""
+    drifted = {
+        "type": "Drifted",
+        "status": "True",
+        "reason": "ObjectsDiffer",
+        "message": "A run would write: ConfigMap web/home changed",
+    }
+    bodies = {ObjectRef(PAGE, "web", "home"): body(drifted)}
+    seen = ObservedCluster(bodies=bodies, operators=["here"], runs=[run("1", 0)])
+    [row] = views(seen, None, NOW)["resources"]["items"]
+    assert (row["state"], row["why"]) == ("Drifted", drifted["message"])
+
+
 def test_the_queue_names_the_next_run_of_a_resource() -> None:
     """Whatever version of the kind the operator watches."""
     entry = {
