@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
 
+from operator_runner.reconcile.request_annotations import REQUEST_ANNOTATION
 from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
@@ -162,6 +165,44 @@ def test_a_requested_run_ends_the_wait_with_its_outcome(
     again = cli.run("reconcile", "echoes/b", "--wait")
     assert (again.returncode, "not found" in again.stderr) == (1, True)
     assert not operator.lines("Cannot answer the request")
+
+
+def test_a_deletion_ends_the_wait_and_is_a_success_of_a_clean_up_only(
+    cli: RunnerCli, kubectl: Kubectl
+) -> None:
+    """Also if the resource is created again; with `--all`, deleted resources are left out."""
+
+    def wait_during(edit: Callable[[], object], *wanted: str) -> tuple[int, str, str]:
+        """Request a run, make the edit, and return exit status, result and errors."""
+        kubectl("annotate", KIND, "a", f"{REQUEST_ANNOTATION}-")
+        with ThreadPoolExecutor() as pool:
+            done = pool.submit(cli.run, "reconcile", *wanted, "--wait", "--output=json")
+            eventually(lambda: REQUEST_ANNOTATION in kubectl("get", KIND, "a", "--output=yaml"))
+            edit()
+            ended = done.result()
+        [item] = json.loads(ended.stdout)["items"]
+        return ended.returncode, item["result"], ended.stderr
+
+    def delete() -> None:
+        kubectl("delete", KIND, "a")
+
+    def create_again() -> None:
+        kubectl("replace", "--force", "--filename=-", input_=json.dumps(echo()))
+
+    def end_clean_up() -> None:
+        kubectl.merge(KIND, "a", {"metadata": {"finalizers": None}})
+
+    kubectl.apply(echo())
+    for edit in (create_again, delete):
+        status, result, errors = wait_during(edit, NAME)
+        assert (status, result) == (1, "deleted")
+        assert "a deleted before the operator reported the end of the run" in errors
+    kubectl.apply(echo())
+    assert wait_during(delete, "echoes", "--all") == (0, "deleted", "")
+    kubectl.apply(echo())
+    kubectl.merge(KIND, "a", {"metadata": {"finalizers": ["test.example.com/other"]}})
+    kubectl("delete", KIND, "a", "--wait=false")
+    assert wait_during(end_clean_up, NAME) == (0, "deleted", "")
 
 
 def test_all_resources_of_a_kind_are_requested_and_suspended(

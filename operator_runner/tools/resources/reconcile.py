@@ -11,7 +11,7 @@ import click
 
 from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
-from operator_runner.core.model import Json
+from operator_runner.core.model import Json, uid_of
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.reconcile.request_annotations import (
     REQUEST_ANNOTATION,
@@ -57,7 +57,8 @@ def reconcile(*, output: OutputFormat, wait: bool, timeout: timedelta, **where: 
     """Run resources now.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com. With --wait
-    the exit status is 0 if all runs succeed, 1 if one fails, and 3 if no operator answers in time.
+    the exit status is 0 if all runs succeed, 1 if one fails or its resource is deleted, and 3 if no
+    operator answers in time.
     With --all and -A, suspended resources are left out.
     """
     sys.exit(complete(_request(Targets(**where), timeout if wait else None, output)))
@@ -86,7 +87,7 @@ async def _request(
     results = Results(targets, output)
     word = "retry" if reset else "run"
     async with open_cluster(targets.kubeconfig, targets.namespace) as cluster:
-        requested: list[NamedResource] = []
+        requested: list[tuple[NamedResource, Json]] = []
         async for target in targets.find(cluster):
             try:
                 body = await cluster.read(target)
@@ -94,17 +95,18 @@ async def _request(
                     results.add(target, "is suspended; skipped", "suspended")
                     continue
                 _check_active(target, body)
-                await cluster.annotate(target, annotations)
+                body = await cluster.annotate(target, annotations)
             except (ConfigError, Forbidden, NotFound) as error:
                 results.fail(target, error)
             else:
                 results.add(target, f"{word} requested", "requested")
-                requested.append(target)
+                requested.append((target, body))
         statuses = [int(results.has_failed)]
         if within is not None:
             deadline = Deadline(within)
             statuses += [
-                await _outcome(cluster, target, request, results, deadline) for target in requested
+                await _outcome(cluster, target, body, results, deadline)
+                for target, body in requested
             ]
         results.end(cluster.namespace)
         return max(statuses)
@@ -125,13 +127,19 @@ def _check_active(target: NamedResource, body: Json) -> None:
 async def _outcome(
     cluster: ClusterView,
     target: NamedResource,
-    request: str,
+    before: Json,
     results: Results,
     deadline: Deadline,
 ) -> int:
-    """Wait for the end of the requested run and print it; return the exit status."""
+    """Wait for the end of the requested run and print it; return the exit status.
+
+    `before` is the resource with the request.
+    """
+    request = annotations_of(before)[REQUEST_ANNOTATION]
 
     def is_over(body: Json) -> bool:
+        if uid_of(body) != uid_of(before):
+            raise NotFound(f"{target} was deleted, and created again")
         _check_active(target, body)
         return _answer(body, request) is not None
 
@@ -143,14 +151,27 @@ async def _outcome(
             results.keep(target, result="unanswered", message=reason)
             return EXIT_UNANSWERED
     except NotFound:
-        results.add(target, "deleted", "deleted")
-        return 0
+        return _deleted(target, before, results)
     except (ConfigError, Forbidden) as error:
         results.fail(target, error)
         return 1
     answer = _answer(body, request)
     assert answer is not None
     return _print(target, answer, results)
+
+
+def _deleted(target: NamedResource, before: Json, results: Results) -> int:
+    """Print that the resource is deleted; return the exit status.
+
+    That is the success of the requested run only if this run was the clean-up. With all resources
+    of a kind, those that are deleted meanwhile are not part of it, as in `Results.fail`.
+    """
+    if before["metadata"].get("deletionTimestamp") or results.targets.are_all:
+        results.add(target, "deleted", "deleted")
+        return 0
+    text = "deleted before the operator reported the end of the run"
+    results.add(target, text, "deleted", err=True, message=text)
+    return 1
 
 
 def _answer(body: Json, request: str) -> HandledRequest | None:
