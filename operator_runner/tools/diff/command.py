@@ -207,11 +207,13 @@ async def _diff(
                 click.echo(f"Error: {preview.ref}: {preview.failure}", err=True)
         for reason in () if options.wanted else project.missing:
             click.echo(f"Warning: {reason}", err=True)
+        for reason in project.forbidden:
+            click.echo(f"Error: {reason}", err=True)
     if options.output is OutputFormat.TABLE:
         click.echo(summary(previews), err=True)
     else:
         print_data({"items": [as_json(each) for each in previews]}, options.output)
-    if any(each.failure for each in previews):
+    if project.forbidden or any(each.failure for each in previews):
         return _ERROR
     return _DIFFERENT if any(each.differences for each in previews) else 0
 

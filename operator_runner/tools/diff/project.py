@@ -13,7 +13,7 @@ from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.app.ansible_setup import rundirs_of, variable_names_of
 from operator_runner.config.watches.selection import is_selected
 from operator_runner.config.watches.versions import belongs_to
-from operator_runner.core.errors import ConfigError, NotFound
+from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
@@ -64,6 +64,8 @@ class ProjectPreview:
         self._kinds: list[tuple[Watch, ApiResource]] = []
         self.missing: list[str] = []
         """Why kinds of the watches cannot be previewed: their CRDs are not installed."""
+        self.forbidden: list[str] = []
+        """Why resources are missing in `all`: the user may not list their kind."""
 
     async def load_kinds(self) -> None:
         """Find the kinds of the watches in the cluster. Raises ApiError."""
@@ -104,7 +106,8 @@ class ProjectPreview:
         """Yield all resources that the watches select, or those of a kind unless it is empty.
 
         `namespace` None is that of the kubeconfig. `everywhere` means the namespaces of
-        WATCH_NAMESPACE, or all without it. Raises ConfigError if no watch has the kind.
+        WATCH_NAMESPACE, or all without it. Kinds that the user may not list are left out and added
+        to `forbidden`. Raises ConfigError if no watch has the kind.
         """
         one = namespace or self._connection.namespace
         chosen = self._settings.namespaces or ("",) if everywhere else (one,)
@@ -113,12 +116,25 @@ class ProjectPreview:
             raise self._unwatched(kind)
         for watch, resource in kinds:
             for place in chosen if resource.namespaced else ("",):
-                async for page in list_pages(self._api, resource.path(place), outer_levels=2):
-                    for item in page.get("items") or ():
-                        gvk = watch.gvk
-                        body = {"apiVersion": gvk.api_version, "kind": gvk.kind, **item}
-                        if is_selected(body, watch):
-                            yield WatchedResource(body, watch)
+                try:
+                    async for body in self._bodies(watch, resource, place):
+                        yield WatchedResource(body, watch)
+                except Forbidden as error:
+                    self.forbidden.append(
+                        f"{error}; grant the permission to list {resource.plural}, or use "
+                        "--deployed NAMESPACE/DEPLOYMENT"
+                    )
+
+    async def _bodies(
+        self, watch: Watch, resource: ApiResource, namespace: str
+    ) -> AsyncIterator[Json]:
+        """Yield the resources that a watch selects in a namespace."""
+        async for page in list_pages(self._api, resource.path(namespace), outer_levels=2):
+            for item in page.get("items") or ():
+                gvk = watch.gvk
+                body = {"apiVersion": gvk.api_version, "kind": gvk.kind, **item}
+                if is_selected(body, watch):
+                    yield body
 
     def _unwatched(self, kind: str) -> ConfigError:
         listed = ", ".join(dict.fromkeys(watch.gvk.kind for watch, _ in self._kinds))

@@ -262,3 +262,32 @@ def test_kinds_that_are_not_installed_are_named_and_the_others_are_previewed(
     assert (one.returncode, one.stderr) == (0, "No differences, 1 resource\n")
     missing = diff("later", "--all", project)
     assert (missing.returncode, "its CRD is missing" in missing.stderr) == (2, True)
+
+
+def test_kinds_that_the_user_may_not_list_are_errors_and_the_others_are_previewed(
+    control_plane_cluster: Cluster, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """With the cure; the exit status is that of an error, and not one of a complete preview."""
+    (tmp_path / "roles" / "label" / "tasks").mkdir(parents=True)
+    (tmp_path / "roles" / "label" / "tasks" / "main.yml").write_text("[]")
+    (tmp_path / "watches.yaml").write_text(
+        "- {version: v1, kind: Secret, role: label}\n"
+        "- {version: v1, kind: ConfigMap, role: label, selector: {matchLabels: {role: label}}}\n"
+    )
+    labels = {"name": "labelled", "labels": {"role": "label"}}
+    kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels})
+    kubectl("create", "serviceaccount", "user")
+    kubectl("create", "role", "user", "--verb=get,list", "--resource=configmaps")
+    account = f"{kubectl.namespace}:user"
+    kubectl("create", "rolebinding", "user", "--role=user", f"--serviceaccount={account}")
+    kubectl.wait_for_permission(f"system:serviceaccount:{account}", "list", "configmaps")
+    kubeconfig = kubectl.kubeconfig("user", tmp_path)
+    diff = Diff(kubeconfig, control_plane_cluster, kubectl.namespace)
+    done = diff("--all", f"--project={tmp_path}", "--output=json")
+    assert done.returncode == 2, done.stderr
+    [item] = json.loads(done.stdout)["items"]
+    assert item["resource"]["name"] == "labelled"
+    [error] = done.stderr.splitlines()
+    assert 'cannot list resource "secrets"' in error
+    cure = "; grant the permission to list secrets, or use --deployed NAMESPACE/DEPLOYMENT"
+    assert error.endswith(cure)
