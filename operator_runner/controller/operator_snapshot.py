@@ -34,9 +34,7 @@ class OperatorSnapshot:
             "host": socket.gethostname(),
             "leading": self.is_leading(),
             "namespaces": list(self.namespaces),
-            "kinds": [
-                {"apiVersion": each.gvk.api_version, "kind": each.gvk.kind} for each in self.watches
-            ],
+            "kinds": list(map(_kind, self.watches)),
         }
 
     def queue(self) -> Sequence[QueueEntry]:
@@ -54,3 +52,17 @@ class OperatorSnapshot:
     async def output(self, ref: ObjectRef, run_id: str) -> str:
         """Return the output of a finished run from its artifacts, empty if they are not kept."""
         return await self.read_output(ref, run_id)
+
+
+def _kind(watch: Watch) -> Json:
+    """Return the kind of a watch, with its label selector if it has one."""
+    kind: Json = {"apiVersion": watch.gvk.api_version, "kind": watch.gvk.kind}
+    selector = {
+        "matchLabels": dict(watch.selector.match_labels),
+        "matchExpressions": [
+            {"key": each.key, "operator": each.operator, "values": list(each.values)}
+            for each in watch.selector.match_expressions
+        ],
+    }
+    chosen = {name: value for name, value in selector.items() if value}
+    return {**kind, "selector": chosen} if chosen else kind

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 from operator_runner.devcluster import Cluster
-from tests.functional.test_operator import text_of, wait_for_text
+from tests.functional.test_operator import echo, text_of, wait_for_text
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
 from tests.support.waiting import eventually
 
 _OURS = {"Running", "Successful", "Failure"}
@@ -164,3 +165,49 @@ def test_a_cluster_scoped_kind_without_spec_has_variables_and_conditions(
     kubectl("wait", "--for=condition=Successful", f"{kind}/{name}", "--timeout=90s")
     assert _causes(operator) == ["start", "spec: rbacBindings[0].roleName"]
     kubectl("delete", "crd", kind)
+
+
+def test_get_lists_the_watched_resources_of_an_operator_that_answers(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path, tmp_path: Path
+) -> None:
+    """Built-in kinds and those without status and finalizer, although nothing in them shows it.
+
+    Their selectors apply, and a kind that the user may not list does not end the command.
+    """
+    _watch(
+        project,
+        {
+            "kind": "ConfigMap",
+            "selector": {"matchExpressions": [{"key": "copied", "operator": "Exists"}]},
+            "vars": {"text": "word"},
+        },
+        {
+            "group": "test.example.com",
+            "kind": "Echo",
+            "manageStatus": False,
+            "vars": {"text": "echo"},
+        },
+    )
+    operator.start()
+    labels = {"name": "a", "labels": {"copied": "yes"}}
+    kubectl.apply(echo("b"), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels})
+    for name in ("a", "b"):
+        eventually(lambda: kubectl.get("configmap", f"seen-{name}"), details=operator.log)  # noqa: B023 called at once
+
+    work_dir = f"--work-dir={operator.scratch / 'work'}"
+    assert cli("get", work_dir, "--output=name").splitlines() == [
+        "configmap/a",
+        "echo.test.example.com/b",
+    ]
+    alone = cli.run("get")
+    assert "kinds with no trace of an operator are not shown" in alone.stderr
+
+    kubectl("create", "serviceaccount", "user")
+    kubectl("create", "role", "user", "--verb=list", "--resource=echoes.test.example.com")
+    account = f"{kubectl.namespace}:user"
+    kubectl("create", "rolebinding", "user", "--role=user", f"--serviceaccount={account}")
+    kubectl.wait_for_permission(f"system:serviceaccount:{account}", "list", "echoes")
+    user = RunnerCli(kubectl.kubeconfig("user", tmp_path), kubectl.namespace)
+    few = user.run("get", work_dir, "--output=name")
+    assert (few.returncode, few.stdout) == (0, "echo.test.example.com/b\n")
+    assert "Warning: an operator watches configmap, not shown: no permission" in few.stderr

@@ -46,7 +46,7 @@ def _drift_events(kubectl: Kubectl) -> str:
 def test_a_changed_object_is_reported_until_the_resource_is_edited(
     cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """As condition, Event and metric, and by `get`; an edit of the resource is reconciled as ever."""
+    """As condition, Event, metric and state in `get`; an edit is reconciled as ever."""
     _start_settled(kubectl, operator, project, "warn")
 
     kubectl("patch", "configmap", "a", '--patch={"data": {"text": "other"}}')

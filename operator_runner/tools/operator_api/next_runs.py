@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from operator_runner.core.model import Json, ObjectRef
-from operator_runner.kube.api import Api
 from operator_runner.telemetry.runs.received import check_queue_entry, check_run
 from operator_runner.telemetry.runs.record import SKIPPED, causes_text, matches
-from operator_runner.tools.operator_api.discovery import Operators, find_operators
+from operator_runner.tools.operator_api.discovery import Operators
 
 _MAX_SKIPPED = "500"
 
@@ -52,15 +50,6 @@ class Queues:
     def skipped_run(self, ref: ObjectRef) -> Json | None:
         """Return the last skipped run of a resource, or None."""
         return next((each for each in self.skipped if _is_about(each, ref)), None)
-
-
-async def read_queues(api: Api, namespace: str, work_dir: Path | None = None) -> Queues:
-    """Return the queues of all operators of the cluster that answer, or of that of `work_dir`.
-
-    Does not raise ApiError.
-    """
-    async with find_operators(api, namespace, work_dir) as operators:
-        return await queues_of(operators)
 
 
 async def queues_of(operators: Operators) -> Queues:

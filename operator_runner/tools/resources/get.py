@@ -65,8 +65,9 @@ def get(
 ) -> None:
     """List resources with readiness, runs and failures.
 
-    Without arguments, list the resources of all CRDs of which an operator has handled one. KIND is
-    spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
+    Without arguments, list the resources of all CRDs of which an operator has handled one, and all
+    that the operators that answer watch. KIND is spelled as for kubectl: wikis, wiki, a short name,
+    wiki.apps.example.com.
     """
     if all_namespaces and any("/" in each for each in wanted):
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
@@ -87,32 +88,31 @@ class _Options:
 
 async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options) -> None:
     # The API client is slow to import, and --help does not need it.
-    from operator_runner.tools.operator_api.next_runs import read_queues  # noqa: PLC0415
+    from operator_runner.tools.operator_api.discovery import find_operators  # noqa: PLC0415
+    from operator_runner.tools.operator_api.next_runs import queues_of  # noqa: PLC0415
+    from operator_runner.tools.operator_api.watched_kinds import watched_kinds  # noqa: PLC0415
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
     from operator_runner.tools.resources.listing import select, summaries  # noqa: PLC0415
     from operator_runner.tools.resources.summary import with_queues  # noqa: PLC0415
 
     output, everywhere = options.output, options.all_namespaces
     async with open_cluster(kubeconfig, options.namespace) as cluster:
-        selection = await select(cluster, wanted, None if everywhere else cluster.namespace)
-        found, queues = await asyncio.gather(
-            summaries(cluster, selection),
-            read_queues(cluster.api, cluster.namespace, options.work_dir),
-        )
-        found = [with_queues(each, queues) for each in found]
-        if found and queues.reason and output.is_table:
-            click.echo(
-                f"Note: NEXT RUN lacks periods, retries and the queue: {printable(queues.reason)}",
-                err=True,
+        namespace = None if everywhere else cluster.namespace
+        async with find_operators(cluster.api, cluster.namespace, options.work_dir) as operators:
+            watched = frozenset() if wanted else await watched_kinds(operators)
+            selection = await select(cluster, wanted, namespace, watched)
+            found, queues = await asyncio.gather(
+                summaries(cluster, selection), queues_of(operators)
             )
+        found = [with_queues(each, queues) for each in found]
+        if queues.reason and output.is_table and (found or not wanted):
+            lacking = "NEXT RUN lacks periods, retries and the queue"
+            if not wanted:
+                lacking += ", and kinds with no trace of an operator are not shown"
+            click.echo(f"Note: {lacking}: {printable(queues.reason)}", err=True)
         for each in queues.invalid:
             click.echo(f"Warning: {printable(each)}", err=True)
-        if selection.forbidden:
-            click.echo(
-                f"Warning: {selection.forbidden} kinds are not shown: no permission to list them; "
-                "name the kinds that you need",
-                err=True,
-            )
+        _warn_forbidden(selection)
         if output.is_data and not options.watch:
             print_data({"items": [each.as_json() for each in found]}, output)
             return
@@ -125,8 +125,30 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
             await _Watching(cluster, selection, printer, found, queues).run(options.work_dir)
 
 
+def _warn_forbidden(selection: ResourceSelection) -> None:
+    from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415 (slow import)
+
+    if selection.forbidden_watched:
+        kinds = ", ".join(kind_name(each.gvk) for each in selection.forbidden_watched)
+        click.echo(
+            f"Warning: an operator watches {kinds}, not shown: no permission to list "
+            f"{_place(selection)}",
+            err=True,
+        )
+    if selection.forbidden:
+        click.echo(
+            f"Warning: {len(selection.forbidden)} kinds are not shown: no permission to list them; "
+            "name the kinds that you need",
+            err=True,
+        )
+
+
+def _place(selection: ResourceSelection) -> str:
+    return f"in namespace {selection.namespace}" if selection.namespace else "in any namespace"
+
+
 def _nothing(selection: ResourceSelection) -> str:
-    place = f"in namespace {selection.namespace}" if selection.namespace else "in any namespace"
+    place = _place(selection)
     if selection.kinds:
         return f"No resources found {place}."
     return (
@@ -272,7 +294,7 @@ class _Watching:
                 synced = True
                 continue
             ref = ObjectRef.of_kind(kind.gvk, event.body)
-            if not self._selection.has(ref):
+            if not self._selection.has(ref, event.body):
                 continue
             if event.type is EventType.DELETED:
                 self._bodies.pop(ref, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from operator_runner.tools.resources.summary import Summary, by_resource, summar
 from operator_runner.tools.run_lines import is_valid_event
 
 if TYPE_CHECKING:
+    from operator_runner.tools.operator_api.watched_kinds import WatchedKind
     from operator_runner.tools.resources.cluster import ClusterView
 
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -36,25 +37,34 @@ class ResourceSelection:
     kinds: list[ApiResource] = field(default_factory=list)
     names: dict[GVK, set[str]] = field(default_factory=dict)
     """Names of resources, by kind; a kind without an entry is shown as a whole."""
-    forbidden: int = 0
+    watched: dict[GVK, list[WatchedKind]] = field(default_factory=dict)
+    """Which resources of a kind operators watch; a kind without an entry is shown as a whole."""
+    forbidden: list[ApiResource] = field(default_factory=list)
     """Kinds that could not be searched for lack of permissions."""
+    forbidden_watched: list[ApiResource] = field(default_factory=list)
+    """Those that an operator watches."""
 
-    def has(self, ref: ObjectRef) -> bool:
+    def has(self, ref: ObjectRef, body: Json) -> bool:
         """Return whether a resource of one of the kinds is chosen."""
+        if ref.gvk in self.watched:
+            return any(each.has(ref, body) for each in self.watched[ref.gvk])
         return ref.gvk not in self.names or ref.name in self.names[ref.gvk]
 
 
 async def select(
-    cluster: ClusterView, wanted: Sequence[str], namespace: str | None
+    cluster: ClusterView,
+    wanted: Sequence[str],
+    namespace: str | None,
+    watched: Collection[WatchedKind] = (),
 ) -> ResourceSelection:
     """Return the selection for arguments KIND and KIND/NAME.
 
-    Without arguments it has all kinds with a resource that an operator has handled. Raises
-    ApiError; ConfigError for an unknown kind, ValueError for an invalid name.
+    Without arguments it has all kinds with a resource that an operator has handled, and those of
+    `watched`. Raises ApiError; ConfigError for an unknown kind, ValueError for an invalid name.
     """
     selection = ResourceSelection(namespace)
     if not wanted:
-        return await handled_kinds(cluster, selection)
+        return await all_kinds(cluster, selection, watched)
     whole: set[GVK] = set()
     for text in wanted:
         name = ResourceName.parse(text) if "/" in text else None
@@ -76,8 +86,37 @@ async def select(
     return selection
 
 
-async def handled_kinds(cluster: ClusterView, selection: ResourceSelection) -> ResourceSelection:
-    """Add the kinds of CRDs with a resource that an operator has written to."""
+async def all_kinds(
+    cluster: ClusterView, selection: ResourceSelection, watched: Collection[WatchedKind]
+) -> ResourceSelection:
+    """Add the kinds of CRDs with a resource that an operator has written to, and watched ones.
+
+    Operators that answer name the watched kinds: those without a trace of an operator in their
+    resources, such as built-in ones.
+    """
+    await _add_handled_kinds(cluster, selection)
+    by_kind: dict[tuple[str, str], list[WatchedKind]] = {}
+    for each in watched:
+        by_kind.setdefault((each.group, each.kind), []).append(each)
+    for kind in _preferred(cluster.served):
+        scopes = by_kind.get((kind.gvk.group, kind.gvk.kind))
+        if scopes is None or kind in selection.kinds:
+            continue
+        try:
+            path = kind.path(selection.namespace)
+            await cluster.api.request("GET", path, params={"limit": "1"}, accept=METADATA)
+        except Forbidden:
+            selection.forbidden_watched.append(kind)
+        else:
+            selection.kinds.append(kind)
+            selection.watched[kind.gvk] = scopes
+    selection.forbidden = [
+        each for each in selection.forbidden if each not in selection.forbidden_watched
+    ]
+    return selection
+
+
+async def _add_handled_kinds(cluster: ClusterView, selection: ResourceSelection) -> None:
     kinds = custom_kinds(cluster.served)
     limit = asyncio.Semaphore(_CONCURRENCY)
 
@@ -96,15 +135,21 @@ async def handled_kinds(cluster: ClusterView, selection: ResourceSelection) -> R
 
     found = await asyncio.gather(*map(is_handled, kinds))
     selection.kinds = [kind for kind, handled in zip(kinds, found, strict=True) if handled]
-    selection.forbidden = found.count(None)
-    return selection
+    selection.forbidden = [
+        kind for kind, handled in zip(kinds, found, strict=True) if handled is None
+    ]
 
 
 def custom_kinds(served: Sequence[ApiResource]) -> list[ApiResource]:
     """Return the kinds of CRDs that can be listed, each in its preferred version."""
+    return [each for each in _preferred(served) if not each.gvk.is_built_in]
+
+
+def _preferred(served: Sequence[ApiResource]) -> list[ApiResource]:
+    """Return the kinds that can be listed, each in its preferred version."""
     found: dict[tuple[str, str], ApiResource] = {}
     for each in served:
-        if "list" in each.verbs and not each.gvk.is_built_in:
+        if "list" in each.verbs:
             found.setdefault((each.gvk.group, each.plural), each)
     return list(found.values())
 
@@ -149,7 +194,9 @@ async def _bodies(
     path = kind.path(selection.namespace)
     async for page in list_pages(cluster.api, path, accept=JSON, outer_levels=2):
         for body in page.get("items") or ():
-            yield ObjectRef.of_kind(kind.gvk, body), body
+            ref = ObjectRef.of_kind(kind.gvk, body)
+            if selection.has(ref, body):
+                yield ref, body
 
 
 async def run_events(api: Api, namespace: str | None, *, required: bool = False) -> list[Json]:

@@ -18,13 +18,12 @@ from operator_runner.telemetry.runs.received import (
     check_run,
     check_schedule,
 )
-from operator_runner.tools.operator_api.client import OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
+from operator_runner.tools.operator_api.watched_kinds import WatchedKind, watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView
 from operator_runner.tools.resources.listing import (
     ResourceSelection,
-    custom_kinds,
-    handled_kinds,
+    all_kinds,
     run_events,
 )
 from operator_runner.tools.ui.feed import Feed
@@ -52,7 +51,8 @@ class ClusterReader:
     observed: ObservedCluster = field(default_factory=ObservedCluster)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _search: asyncio.Event = field(default_factory=asyncio.Event)
-    _operator_kinds: set[tuple[str, str]] = field(default_factory=set)
+    _watched: frozenset[WatchedKind] = frozenset()
+    _selection: ResourceSelection = field(default_factory=lambda: ResourceSelection(None))
     _watches: dict[GVK, asyncio.Task[None]] = field(default_factory=dict)
     _events_read: float = 0.0
     _are_events_old: bool = True
@@ -121,10 +121,9 @@ class ClusterReader:
 
     async def _read_kinds(self, operators: Operators) -> None:
         """Search again if operators that answer have other kinds than before."""
-        found = await asyncio.gather(*map(_kinds_of, list(operators.clients)))
-        kinds = {kind for each in found for kind in each}
-        if not kinds <= self._operator_kinds:
-            self._operator_kinds |= kinds
+        kinds = await watched_kinds(operators)
+        if not kinds <= self._watched:
+            self._watched |= kinds
             self._search.set()
 
     async def _follow_kinds(self, group: asyncio.TaskGroup) -> NoReturn:
@@ -145,16 +144,12 @@ class ClusterReader:
                 pass
 
     async def _kinds(self) -> list[ApiResource]:
-        """Return kinds of CRDs that operators name, or of which one has handled a resource."""
+        """Return kinds that operators name, and CRDs of which one has handled a resource."""
         served = await Discovery(self.cluster.api).served()
         cluster = ClusterView(self.cluster.api, served, self.cluster.namespace)
-        handled = (await handled_kinds(cluster, ResourceSelection(self.namespace))).kinds
-        named = [
-            each
-            for each in custom_kinds(served)
-            if (each.gvk.group, each.gvk.kind) in self._operator_kinds
-        ]
-        return list({each.gvk: each for each in (*handled, *named)}.values())
+        selection = ResourceSelection(self.namespace)
+        self._selection = await all_kinds(cluster, selection, self._watched)
+        return self._selection.kinds
 
     async def _follow(self, kind: ApiResource) -> None:
         """Keep the resources of a kind until its CRD or the permissions are gone."""
@@ -167,6 +162,8 @@ class ClusterReader:
                 if event.type is EventType.SYNCED:
                     continue
                 ref = ObjectRef.of_kind(kind.gvk, event.body)
+                if not self._selection.has(ref, event.body):
+                    continue
                 if event.type is EventType.DELETED:
                     self.observed.bodies.pop(ref, None)
                 else:
@@ -184,18 +181,3 @@ def _essentials(body: Json) -> Json:
     names = ("name", "namespace", "uid", "annotations", "deletionTimestamp")
     metadata = {name: body["metadata"][name] for name in names if name in body["metadata"]}
     return {"metadata": metadata, "status": body.get("status")}
-
-
-async def _kinds_of(client: OperatorClient) -> set[tuple[str, str]]:
-    """Return group and kind of what an operator reconciles; none for another answer."""
-    try:
-        found = (await client.get("")).get("kinds")
-    except ApiError:
-        return set()
-    kinds = found if isinstance(found, list) else []
-    gvks = [
-        GVK.of(str(each.get("apiVersion")), str(each.get("kind")))
-        for each in kinds
-        if isinstance(each, dict)
-    ]
-    return {(gvk.group, gvk.kind) for gvk in gvks}

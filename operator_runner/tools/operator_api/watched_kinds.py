@@ -1,0 +1,78 @@
+"""Read from operators which resources they watch."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from operator_runner.config.watches.selector import requirements_of
+from operator_runner.core.errors import ApiError
+from operator_runner.core.labels import match_labels
+from operator_runner.core.model import (
+    GVK,
+    Json,
+    LabelSelector,
+    LabelSelectorRequirement,
+    ObjectRef,
+)
+from operator_runner.tools.operator_api.client import OperatorClient
+from operator_runner.tools.operator_api.discovery import Operators
+
+_MAX_KINDS = 1000
+"""Of one operator; others can create Pods that answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedKind:
+    """The resources of a kind that an operator watches.
+
+    The kind has no version, since each resource is served in all of them. `namespaces` are all if
+    empty.
+    """
+
+    group: str
+    kind: str
+    namespaces: frozenset[str] = frozenset()
+    requirements: tuple[LabelSelectorRequirement, ...] = ()
+
+    def has(self, ref: ObjectRef, body: Json) -> bool:
+        """Return whether namespace and labels of a resource of the kind are watched."""
+        if ref.namespace and self.namespaces and ref.namespace not in self.namespaces:
+            return False
+        labels = body["metadata"].get("labels") or {}
+        return match_labels(LabelSelector({}, self.requirements), labels)
+
+
+async def watched_kinds(operators: Operators) -> frozenset[WatchedKind]:
+    """Return what the operators that answer watch. Does not raise ApiError."""
+    found = await asyncio.gather(*map(_read, list(operators.clients)))
+    return frozenset(each for kinds in found for each in kinds)
+
+
+async def _read(client: OperatorClient) -> list[WatchedKind]:
+    try:
+        return parse(await client.get(""))
+    except ApiError:
+        return []
+
+
+def parse(identity: Json) -> list[WatchedKind]:
+    """Return the kinds in the document at /api/v1, without those that are malformed."""
+    kinds, namespaces = identity.get("kinds"), identity.get("namespaces")
+    chosen = frozenset(map(str, namespaces)) if isinstance(namespaces, list) else frozenset()
+    found = []
+    for each in kinds[:_MAX_KINDS] if isinstance(kinds, list) else ():
+        try:
+            found.append(_kind(each, chosen))
+        except ValueError:
+            continue
+    return found
+
+
+def _kind(value: Any, namespaces: frozenset[str]) -> WatchedKind:
+    fields = value if isinstance(value, dict) else {}
+    gvk = GVK.of(str(fields.get("apiVersion")), str(fields.get("kind")))
+    return WatchedKind(
+        gvk.group, gvk.kind, namespaces, requirements_of(fields.get("selector") or {})
+    )
