@@ -289,6 +289,36 @@ def test_watched_runs_are_printed_as_they_begin_and_end(
     assert "retry" in listed["items"][0]["nextCause"]
 
 
+def test_the_end_of_a_watched_run_is_printed_though_its_resource_is_deleted(
+    running: RunningOperator, tmp_path: Path
+) -> None:
+    """The operator drops the runs with the resource; each that has begun has an end."""
+    log, gate = tmp_path / "watch.txt", tmp_path / "gate"
+    with log.open("w") as out:
+        watching = subprocess.Popen(
+            [
+                *(OPERATOR_RUNNER, "runs", "--watch", "--output=json", running.work_dir),
+                *("echo/gone", f"--namespace={running.cli.namespace}"),
+                f"--kubeconfig={running.kubeconfig}",
+            ],
+            stdout=out,
+        )
+
+    def outcomes() -> dict[str, str]:
+        """Return the last outcome of each run."""
+        runs = map(json.loads, log.read_text().splitlines())
+        return {each["id"]: each["outcome"] for each in runs}
+
+    running.kubectl.apply(echo("gone", waitFor=str(gate)))
+    eventually(outcomes, lambda found: "running" in found.values())
+    running.kubectl("delete", KIND, "gone", "--wait=false")
+    gate.touch()
+    running.kubectl("wait", "--for=delete", f"{KIND}/gone", "--timeout=90s")
+    eventually(outcomes, lambda found: "running" not in found.values())
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(60) == 130
+
+
 def test_runs_are_read_through_the_proxy_of_the_operators_pod(
     running: RunningOperator, tmp_path: Path
 ) -> None:

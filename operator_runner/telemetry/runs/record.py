@@ -38,6 +38,8 @@ _RESULTS = {
 _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 """Start of the arguments of a task with no_log in ansible-runner's events."""
 _TASK_START = "playbook_on_task_start"
+RUNNING = "running"
+"""Outcome of a run in progress."""
 SKIPPED = "skipped"
 """Outcome of a run that was skipped."""
 RESTORED = "restored"
@@ -171,7 +173,7 @@ class RunRecorder:
         fields = {
             "id": self.run_id,
             "resource": {**object_json(self.ref), "uid": self.uid},
-            "outcome": "running",
+            "outcome": RUNNING,
             "started": timestamp(self.started),
             "traceID": self.trace_id,
             **self._end,

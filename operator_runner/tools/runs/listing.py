@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
-from operator_runner.core.errors import ApiError
-from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.errors import ApiError, NotFound
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.events import RUN_ANNOTATION
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import RESTORED, matches, object_json, timestamp
+from operator_runner.telemetry.runs.record import RESTORED, RUNNING, matches, object_json, timestamp
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.operator_api.discovery import Operators, find_operators
+from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
 from operator_runner.tools.resources.output import (
@@ -32,6 +32,9 @@ from operator_runner.tools.resources.resource_name import ResourceName
 from operator_runner.tools.run_lines import line_of
 from operator_runner.tools.runs.display import HEADER, WIDE_HEADER, row
 
+DELETED = "deleted"
+"""Outcome of a run that its operator has dropped with its resource."""
+_DELETED_TEXT = "the resource was deleted, and its runs with it"
 _POLL_SECONDS = 1.0
 
 
@@ -59,7 +62,7 @@ class Listing:
                 return EXIT_UNANSWERED
             widths = self._print(found, watch=watch)
             if watch:
-                await self._watch(operators, query, found, widths)
+                await self._watch(cluster, operators, query, found, widths)
             return 0
 
     def _query(self, cluster: ClusterView) -> dict[str, str]:
@@ -107,21 +110,68 @@ class Listing:
         return (str(run["resource"].get("namespace") or "-"), *cells) if self.everywhere else cells
 
     async def _watch(
-        self, operators: Operators, query: dict[str, str], found: list[Json], widths: list[int]
+        self,
+        cluster: ClusterView,
+        operators: Operators,
+        query: dict[str, str],
+        found: list[Json],
+        widths: list[int],
     ) -> None:
         """Print each run that begins or ends, without end. Raises ApiError if none answers."""
-        shown = {each["id"]: each["outcome"] for each in found}
+        shown = {each["id"]: each for each in found}
         while operators.clients:
             await asyncio.sleep(_POLL_SECONDS)
-            for each in reversed(await self._read(operators, query)):
-                if shown.get(each["id"]) == each["outcome"]:
+            listed = await self._read(operators, query)
+            ids = {each["id"] for each in listed}
+            lost = [
+                await unlisted_run(cluster, operators, run)
+                for run in shown.values()
+                if run["outcome"] == RUNNING and run["id"] not in ids
+            ]
+            for each in (*lost, *reversed(listed)):
+                before = shown.get(each["id"])
+                if before is not None and before["outcome"] == each["outcome"]:
                     continue
-                shown[each["id"]] = each["outcome"]
+                shown[each["id"]] = each
                 if widths:
                     print_row(self._row(each), widths)
                 else:
                     widths = self._print([each], watch=True)
         raise ApiError(operators.reason)
+
+
+async def unlisted_run(cluster: ClusterView, operators: Operators, run: Json) -> Json:
+    """Return a run in progress that operators no longer list, as it is now.
+
+    Operators drop the runs of a deleted resource: the outcome is then `deleted`. While the end
+    cannot be known, the run stays as it was.
+    """
+    client = next((each for each in operators.clients if each.name == run.get("operator")), None)
+    if client is None:
+        return run
+    try:
+        return checked(client, await client.get(f"/runs/{run['id']}"), check_run)
+    except NotFound:
+        is_deleted = await _is_deleted(cluster, run["resource"])
+    except ApiError:
+        return run
+    return {**run, "outcome": DELETED, "message": _DELETED_TEXT} if is_deleted else run
+
+
+async def _is_deleted(cluster: ClusterView, resource: Json) -> bool:
+    """Return whether a resource of a run does not exist, or is another one of the same name."""
+    gvk = GVK.of(str(resource["apiVersion"]), str(resource["kind"]))
+    kind = next((each for each in cluster.served if each.gvk == gvk), None)
+    if kind is None:
+        return False
+    path = kind.path(str(resource.get("namespace") or ""), str(resource["name"]))
+    try:
+        body = await cluster.api.request("GET", path)
+    except NotFound:
+        return True
+    except ApiError:
+        return False
+    return resource.get("uid") not in {None, uid_of(body)}
 
 
 def without_repetitions(found: Sequence[Json]) -> list[Json]:

@@ -9,12 +9,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from operator_runner.core.errors import ApiError
-from operator_runner.core.model import Json
+from operator_runner.core.errors import ApiError, NotFound
+from operator_runner.core.model import GVK, Json
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.tools.operator_api.client import OperatorClient, base_of
 from operator_runner.tools.operator_api.discovery import Operators
-from operator_runner.tools.runs.listing import without_repetitions
+from operator_runner.tools.resources.cluster import ClusterView
+from operator_runner.tools.runs.listing import unlisted_run, without_repetitions
 from operator_runner.tools.runs.run_details import find_run
 
 RUN: Json = {
@@ -99,6 +101,46 @@ async def test_the_replica_that_ran_precedes_one_that_has_restored_the_run(
     assert (run["operator"], client.name) == (f"Pod {expected}", f"Pod {expected}")
     named = [{**copy, "operator": f"Pod {name}"} for name, copy in zip(order, copies, strict=True)]
     assert [each["operator"] for each in without_repetitions(named)] == [f"Pod {expected}"]
+
+
+class _Resource:
+    """Implements what `unlisted_run` needs of the API server: one resource, or an error."""
+
+    def __init__(self, uid: str | None) -> None:
+        self._uid = uid
+
+    async def request(self, _method: str, path: str) -> Json:
+        """Return the resource, if it exists."""
+        if self._uid is None:
+            raise NotFound(path)
+        return {"metadata": {"uid": self._uid}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "uid", "outcome"),
+    [
+        ((200, {"outcome": "failed"}), "1", "failed"),
+        ((404, {}), None, "deleted"),
+        ((404, {}), "2", "deleted"),
+        ((404, {}), "1", "running"),
+        ((503, {}), None, "running"),
+    ],
+)
+async def test_a_watched_run_that_is_not_listed_has_ended_or_its_resource_is_deleted(
+    http: aiohttp.ClientSession, answer: tuple[int, Json], uid: str | None, outcome: str
+) -> None:
+    """Operators drop the runs of a deleted resource; another one may have its name."""
+    gvk = GVK("example.com", "v1", "Page")
+    cluster = ClusterView(_Resource(uid), [ApiResource(gvk, "pages", True)], "web")  # type: ignore[arg-type]
+    status, fields = answer
+    resource = {**RUN["resource"], "namespace": "web", "uid": "1"}
+    run = {**RUN, "resource": resource, "outcome": "running", "operator": "Pod x/manager"}
+    response = web.json_response({**run, **fields}, status=status)
+    async with answering(http, "Pod x/manager", response) as client:
+        found = await unlisted_run(cluster, Operators([client]), run)
+        elsewhere = {**run, "operator": "Pod x/lost"}
+        assert await unlisted_run(cluster, Operators([client]), elsewhere) == elsewhere
+    assert (found["id"], found["outcome"]) == ("1", outcome)
 
 
 async def test_a_redirect_is_not_followed(http: aiohttp.ClientSession) -> None:
