@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operator_runner.config.flags.types import GO_FALSE, GO_TRUE
+from operator_runner.config.watches.execution import NAMESPACE_PATTERN
 from operator_runner.core.model import GVK
 from operator_runner.core.settings import DISABLED_PATCHES
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_CONCURRENCY, _WORKERS = "MAX_CONCURRENT_RECONCILES", "WORKER"
+_VERBOSITY = "ANSIBLE_VERBOSITY"
+_CLOSE = 0.8
+"""Similarity of names, of which one may be a misspelling of the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +33,22 @@ def namespaces(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, names)))
 
 
+def namespace_problems(environ: Mapping[str, str]) -> list[str]:
+    """Return a problem for each name in WATCH_NAMESPACE that no namespace can have."""
+    return [
+        f'WATCH_NAMESPACE: invalid namespace "{name}"; write names of lower-case letters, digits'
+        " and - with commas between them, or nothing for all namespaces"
+        for name in namespaces(environ)
+        if not re.fullmatch(NAMESPACE_PATTERN, name)
+    ]
+
+
 def concurrency(environ: Mapping[str, str], kinds: Sequence[GVK]) -> PerKind:
     """Read MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>, or the old WORKER_<KIND>_<GROUP>."""
     names: dict[GVK, str] = {}
     deprecated: list[str] = []
     for gvk in kinds:
-        name, old = _name("MAX_CONCURRENT_RECONCILES", gvk), _name("WORKER", gvk)
+        name, old = _name(_CONCURRENCY, gvk), _name(_WORKERS, gvk)
         if name not in environ and old in environ:
             deprecated.append(f"{old} is deprecated; use {name}")
             name = old
@@ -43,7 +59,25 @@ def concurrency(environ: Mapping[str, str], kinds: Sequence[GVK]) -> PerKind:
 
 def verbosity(environ: Mapping[str, str], kinds: Sequence[GVK]) -> PerKind:
     """Read ANSIBLE_VERBOSITY_<KIND>_<GROUP>, 0 to 7."""
-    return _read(environ, {gvk: _name("ANSIBLE_VERBOSITY", gvk) for gvk in kinds}, range(8))
+    return _read(environ, {gvk: _name(_VERBOSITY, gvk) for gvk in kinds}, range(8))
+
+
+def unwatched_kinds(environ: Mapping[str, str], kinds: Sequence[GVK]) -> tuple[str, ...]:
+    """Return warnings about variables for single kinds whose name belongs to no watched kind."""
+    warnings: list[str] = []
+    for prefix in (_CONCURRENCY, _WORKERS, _VERBOSITY):
+        valid = [_name(prefix, gvk) for gvk in kinds]
+        # Variables of other programs begin with WORKER_, such as those of a Service `worker`.
+        similarity = _CLOSE if prefix == _WORKERS else 0.0
+        for name in sorted(environ):
+            if not name.startswith(f"{prefix}_") or name in valid:
+                continue
+            if nearest := difflib.get_close_matches(name, valid, n=1, cutoff=similarity):
+                warnings.append(
+                    f"{name} is ignored: it is not the variable of a watched kind;"
+                    f" the nearest is {nearest[0]}"
+                )
+    return tuple(warnings)
 
 
 def raw_output(environ: Mapping[str, str]) -> bool:

@@ -83,7 +83,7 @@ def settings_from(
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
     problems += [*_ownership_problems(options, watches), *_once_problems(options)]
     problems += [*_job_problems(options, watches), *_step_problems(options, interactive)]
-    problems += _argument_problems(options)
+    problems += [*_argument_problems(options), *environment.namespace_problems(environ)]
     inventory = environ.get("ANSIBLE_INVENTORY") or None
     if inventory is not None and not Path(inventory).exists():
         problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")
@@ -234,6 +234,7 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
     warnings = [
         *environment.concurrency(environ, kinds).warnings,
         *environment.verbosity(environ, kinds).warnings,
+        *environment.unwatched_kinds(environ, kinds),
         *environment.log_warnings(environ),
     ]
     if options["metrics_addr"] is not None:

@@ -391,6 +391,11 @@ def test_a_bad_value_names_the_flag_and_a_hint(flag: str, message: str) -> None:
         ),
         ((), {"ANSIBLE_INVENTORY": "/no/such"}, "ANSIBLE_INVENTORY: /no/such was not found"),
         (
+            (),
+            {"WATCH_NAMESPACE": "a,Bad_NS"},
+            '^WATCH_NAMESPACE: invalid namespace "Bad_NS"; write names of lower-case letters',
+        ),
+        (
             ("--ansible-args=--tags 'a",),
             {},
             r"^--ansible-args=--tags 'a: invalid quoting \(no closing quotation\); quote arguments",
@@ -460,6 +465,21 @@ def test_all_problems_are_reported_together() -> None:
         (("--leader-election-id=y",), {"OPERATOR_NAME": "x"}, "OPERATOR_NAME is ignored because"),
         ((), {"WORKER_WEB_SHOP_MY-EXAMPLE_COM": "1"}, "use MAX_CONCURRENT_RECONCILES_WEB_SHOP_MY"),
         ((), {"ANSIBLE_VERBOSITY_WEB_SHOP_MY-EXAMPLE_COM": "8"}, "a whole number from 0 to 7"),
+        (
+            (),
+            {"MAX_CONCURRENT_RECONCILES_WBE_SHOP_MY-EXAMPLE_COM": "2"},
+            "of a watched kind; the nearest is MAX_CONCURRENT_RECONCILES_WEB_SHOP_MY-EXAMPLE_COM",
+        ),
+        (
+            (),
+            {"ANSIBLE_VERBOSITY_WEB": "2"},
+            "the nearest is ANSIBLE_VERBOSITY_WEB_SHOP_MY-EXAMPLE_COM",
+        ),
+        (
+            (),
+            {"WORKER_WEB_SHOP_MY_EXAMPLE_COM": "2"},
+            "the nearest is WORKER_WEB_SHOP_MY-EXAMPLE_COM",
+        ),
         ((), {"ANSIBLE_DEBUG_LOGS": "yes"}, "ANSIBLE_DEBUG_LOGS=yes is ignored; write true or"),
     ],
 )
@@ -470,6 +490,12 @@ def test_deprecated_and_ignored_settings_are_logged(
     (text,) = warnings_from(options(*args), environ, WATCHES)
 
     assert warning in text
+
+
+def test_variables_of_other_programs_give_no_warning() -> None:
+    """A Service named `worker` sets such variables in all Pods of its namespace."""
+    environ = {"WORKER_PORT_80_TCP_ADDR": "10.0.0.1", "WORKER_SERVICE_HOST": "10.0.0.1"}
+    assert warnings_from(options(), environ, WATCHES) == ()
 
 
 def test_ordinary_flags_give_no_warning() -> None:
