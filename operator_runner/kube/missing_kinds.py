@@ -7,6 +7,8 @@ from collections.abc import Collection
 
 from operator_runner.core.model import GVK
 
+_OR_INSTALL = " If not, install its CRD with `kubectl apply -f`"
+
 
 def explain_missing(gvk: GVK, served: Collection[GVK]) -> str:
     """Return cause and hint for a kind that is not among the `served` ones.
@@ -24,9 +26,9 @@ def explain_missing(gvk: GVK, served: Collection[GVK]) -> str:
     if group := _nearest(gvk.group, groups):
         found = [each for each in served if each.group == group]
         (kind, versions), *_ = _of_kind(gvk.kind, found).items()
-        return _did_you_mean(group, kind, versions)
+        return _did_you_mean(group, kind, versions) + _OR_INSTALL
     if near := _nearest(gvk.kind, {each.kind: None for each in same_group}):
-        return _did_you_mean(gvk.group, near, _of_kind(near, same_group)[near])
+        return _did_you_mean(gvk.group, near, _of_kind(near, same_group)[near]) + _OR_INSTALL
     return "its CRD is missing; install it with `kubectl apply -f`"
 
 

@@ -14,6 +14,9 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK
 from operator_runner.kube.discovery import ApiResource
 
+_CLOSE = 0.8
+"""Similarity of names, of which one may be a misspelling of the other."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedKind:
@@ -68,10 +71,11 @@ def _hint(name: str, rest: str, kinds: Sequence[NamedKind]) -> str:
     if elsewhere:
         places = ", ".join(dict.fromkeys(_qualified(gvk) for gvk in elsewhere))
         return f": {rest} does not have it; did you mean {places}?"
-    nearest = difflib.get_close_matches(name, [n for each in kinds for n in each.names], n=1)
+    known = [each for kind in kinds for each in kind.names]
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
     for each in kinds:
         if nearest and nearest[0] in each.names:
-            return f"; did you mean {_qualified(each.gvk)}?"
+            return f"; did you mean {_qualified(each.gvk)}? If not, install its CRD"
     return "; install its CRD, or correct the name"
 
 

@@ -26,7 +26,10 @@ SERVED = [
         ),
         (
             GVK(APPS, "v1", "Wikki"),
-            "did you mean Wiki in group apps.example.com, served in v1 and v1alpha1?",
+            (
+                "did you mean Wiki in group apps.example.com, served in v1 and v1alpha1?"
+                " If not, install its CRD with `kubectl apply -f`"
+            ),
         ),
         (
             GVK(APPS, "v1", "wiki"),
@@ -34,9 +37,15 @@ SERVED = [
         ),
         (
             GVK("app.example.com", "v1", "Backup"),
-            "did you mean Backup in group apps.example.com, served in v1?",
+            (
+                "did you mean Backup in group apps.example.com, served in v1?"
+                " If not, install its CRD with `kubectl apply -f`"
+            ),
         ),
-        (GVK("", "v1", "Pods"), "did you mean Pod, served in v1?"),
+        (
+            GVK("", "v1", "Pods"),
+            "did you mean Pod, served in v1? If not, install its CRD with `kubectl apply -f`",
+        ),
         (GVK(APPS, "v1", "Ghost"), "its CRD is missing; install it with `kubectl apply -f`"),
         (GVK("other.org", "v1", "Wiki"), "its CRD is missing; install it with `kubectl apply -f`"),
     ],

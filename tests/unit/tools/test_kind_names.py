@@ -50,8 +50,9 @@ def test_the_spellings_of_kubectl(text: str, gvk: GVK) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("wikki", "; did you mean wiki.v1.apps.example.com?"),
-        ("pds", "; did you mean pod?"),
+        ("wikki", "; did you mean wiki.v1.apps.example.com? If not, install its CRD"),
+        ("pds", "; did you mean pod? If not, install its CRD"),
+        ("deposit", "; install its CRD, or correct the name"),
         (
             "wiki.v2.apps.example.com",
             ELSEWHERE,

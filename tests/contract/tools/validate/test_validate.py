@@ -296,7 +296,14 @@ def test_argument_specs_and_defaults_that_do_not_agree_with_the_crd(tmp_path: Pa
 @pytest.mark.parametrize(
     ("version", "kind", "hint"),
     [
-        ("v1", "Sight", "did you mean Site in group example.com, served in v1?"),
+        (
+            "v1",
+            "Sight",
+            (
+                "did you mean Site in group example.com, served in v1?"
+                " If not, install its CRD with `kubectl apply -f`"
+            ),
+        ),
         ("v2", "Site", "it is served in v1; correct `version`, or add it to the CRD"),
     ],
 )
