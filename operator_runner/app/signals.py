@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+import structlog
+
 from operator_runner.core.async_tasks import end_tasks
+
+_log = structlog.get_logger(__name__)
 
 _Result = TypeVar("_Result")
 
@@ -17,11 +22,20 @@ class Interrupted(Exception):
 
 
 def take_signals(stop: asyncio.Event) -> None:
-    """Make signals that end a process set `stop` instead; nohup keeps SIGHUP ignored."""
+    """Make signals that end a process set `stop` instead; nohup keeps SIGHUP ignored.
+
+    The first one is logged.
+    """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, partial(_end, number, stop))
+
+
+def _end(number: signal.Signals, stop: asyncio.Event) -> None:
+    if not stop.is_set():
+        _log.info("Stopping: received a signal", signal=number.name)
+    stop.set()
 
 
 async def until_one_ends(

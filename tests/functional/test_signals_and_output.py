@@ -82,8 +82,13 @@ def test_sighup_ends_the_operator_as_sigterm_does(kubectl: Kubectl, operator: Op
 def test_a_signal_during_the_start_ends_the_operator(
     operator: Operator, number: signal.Signals
 ) -> None:
-    """While the fork server loads Ansible the operator ends in order, and the server with it."""
+    """While the fork server loads Ansible the operator ends in order, and the server with it.
+
+    The signal is in the log.
+    """
     operator.start(wait=False)
     servers = eventually(lambda: psutil.Process(operator.pid).children(), details=operator.log)
     assert operator.terminate(number=number) == 0
+    (stopping,) = operator.lines("Stopping: received a signal")
+    assert (stopping["level"], stopping["signal"]) == ("info", number.name)
     eventually(lambda: not any(map(is_running, servers)))
