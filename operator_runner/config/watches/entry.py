@@ -80,7 +80,7 @@ class EntryReader:
             conversions=self._conversions.read(fields),
             block_upgrade=_block_upgrade(fields),
             ownership=Ownership(fields.choice("ownership")),
-            ownership_exceptions=_kinds(fields, "ownershipExceptions"),
+            ownership_exceptions=_ownership_exceptions(fields),
             drift=Drift(fields.choice("drift")),
             job=read_execution(fields),
             skip_unchanged=fields.flag("skipUnchanged"),
@@ -186,6 +186,18 @@ def _kinds(fields: MapReader, name: str) -> frozenset[GVK]:
             if not entry.text(part):
                 entry.warning(part, "must not be empty; the entry is ignored")
     return frozenset(_read_gvk(entry) for entry in entries)
+
+
+def _ownership_exceptions(fields: MapReader) -> frozenset[GVK]:
+    kinds = _kinds(fields, "ownershipExceptions")
+    ownership = fields.item("ownership")
+    if kinds and (ownership is None or ownership.value == Ownership.IGNORE.value):
+        fields.warning(
+            "ownershipExceptions",
+            "no effect without `ownership`; add `ownership: refuse` or `ownership: adopt`, or"
+            " remove it",
+        )
+    return kinds
 
 
 def _allow_vars(fields: MapReader) -> frozenset[str]:

@@ -375,6 +375,17 @@ ownershipExceptions:
     assert watch.ownership_exceptions == {GVK("", "v1", "PersistentVolumeClaim")}
 
 
+@pytest.mark.parametrize("ownership", ["", "ownership: ignore"])
+def test_exceptions_of_ownership_without_a_policy_are_a_warning(
+    project: Path, ownership: str
+) -> None:
+    """They have no effect; with a policy there is no warning."""
+    exceptions = "  ownershipExceptions: [{version: v1, kind: Pod}]\n"
+    (warning,) = read(project, f"{HEAD}{exceptions}  {ownership}\n").warnings
+    assert "[0].ownershipExceptions: no effect without `ownership`; add `ownership: ref" in warning
+    assert read(project, f"{HEAD}{exceptions}  ownership: adopt\n").warnings == ()
+
+
 def test_drift_is_enforced_by_default(project: Path) -> None:
     """As in existing projects; a word that does not exist is refused with its line."""
     assert read_one(project, "").drift is Drift.ENFORCE
