@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from operator_runner.core.canonical_json import canonical_json
 from operator_runner.core.model import FieldPath, Json
 
 
@@ -53,9 +54,4 @@ def same(one: Any, other: Any) -> bool:
     """Return whether two values are the same JSON; 1 is neither true nor 1.0."""
     if one is ABSENT or other is ABSENT:
         return one is other
-    return canonical(one) == canonical(other)
-
-
-def canonical(value: Any) -> str:
-    """Return a value as canonical JSON."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return canonical_json(one) == canonical_json(other)

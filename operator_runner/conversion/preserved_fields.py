@@ -22,7 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from operator_runner.conversion.field_paths import ABSENT, canonical, get, put, same
+from operator_runner.conversion.field_paths import ABSENT, get, put, same
+from operator_runner.core.canonical_json import canonical_json
 from operator_runner.core.json_bounds import MAX_DEPTH, depth
 from operator_runner.core.model import ANNOTATION_DOMAIN, FieldPath, Json
 
@@ -94,7 +95,7 @@ def lost(body: Json, back: Json, fields: ConvertedFields, seen: str) -> Preserve
 def digest(body: Json, paths: Iterable[FieldPath]) -> str:
     """Return a short hash of these fields."""
     found = {text(path): value for path in paths if (value := get(body, path)) is not ABSENT}
-    return hashlib.sha256(canonical(found).encode(errors="surrogatepass")).hexdigest()[:12]
+    return hashlib.sha256(canonical_json(found).encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def write(body: Json, version: str, kept: PreservedFields) -> Json:
@@ -110,7 +111,7 @@ def write_unpreserved(body: Json, version: str, kept: PreservedFields) -> Json:
     names = [text(path) for path in (*kept.values, *kept.absent)]
     for content in ({_LOST: names}, {_LOST: names[:1]}):
         with suppress(AnnotationTooLarge):
-            return _annotated(body, version, canonical(content))
+            return _annotated(body, version, canonical_json(content))
     return _annotated(body, version, None)
 
 
@@ -191,7 +192,7 @@ def _encode(kept: PreservedFields) -> str:
         content["set"] = {text(path): value for path, value in kept.values.items()}
     if kept.absent:
         content["unset"] = [text(path) for path in kept.absent]
-    return canonical(content)
+    return canonical_json(content)
 
 
 def _topmost(body: Json, path: FieldPath) -> FieldPath:

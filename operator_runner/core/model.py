@@ -66,6 +66,11 @@ class GVK:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def kind_and_group(self) -> str:
+        """`Deployment.apps`, as kubectl accepts it; `Pod` for the core group."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
     def is_built_in(self) -> bool:
         """Whether the kind is one of Kubernetes itself, not of a CRD or an aggregated API."""
         return "." not in self.group or self.group in _BUILT_IN_GROUPS

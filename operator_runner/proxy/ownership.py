@@ -78,10 +78,9 @@ class Owner:
     @property
     def annotations(self) -> dict[str, str]:
         """Return the two annotations for objects that cannot have an owner reference."""
-        gvk = self.ref.gvk
         return {
             PRIMARY_ANNOTATION: f"{self.ref.namespace}/{self.ref.name}",
-            PRIMARY_TYPE_ANNOTATION: f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind,
+            PRIMARY_TYPE_ANNOTATION: self.ref.gvk.kind_and_group,
         }
 
     def is_named_by(self, reference: Mapping[str, Any]) -> bool:

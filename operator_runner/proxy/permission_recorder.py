@@ -115,8 +115,7 @@ def _subject(grant: Grant | None) -> Subject:
     if grant is None:
         return Subject()
     ref = grant.owner.ref
-    kind = f"{ref.gvk.kind}.{ref.gvk.group}" if ref.gvk.group else ref.gvk.kind
-    return Subject(kind, ref.namespace, ref.name)
+    return Subject(ref.gvk.kind_and_group, ref.namespace, ref.name)
 
 
 def _content(body: Any) -> Json | None:

@@ -232,7 +232,7 @@ class Metrics:
 
     def trigger_handled(self, gvk: GVK, object_gvk: GVK, resources: int) -> None:
         """Count an event of a trigger object that concerned so many resources of a kind."""
-        counter = self._events.trigger_events.labels(*_of(gvk), _kind_and_group(object_gvk))
+        counter = self._events.trigger_events.labels(*_of(gvk), object_gvk.kind_and_group)
         counter.inc(1 if resources else 0)
 
     def expression_failed(self, gvk: GVK, key: str) -> None:
@@ -314,11 +314,6 @@ class _WithoutCreated:
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if s.name != f"{metric.name}_created"]
             yield metric
-
-
-def _kind_and_group(gvk: GVK) -> str:
-    """Return `Deployment.apps`, as kubectl accepts it; `Pod` for the core group."""
-    return f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind
 
 
 def _record_state(gauge: Gauge, found: set[ObjectRef], ref: ObjectRef, is_in: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from operator_runner.core.canonical_json import canonical_json
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 
@@ -116,14 +117,9 @@ def read_text(file: Path) -> str:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
 
 
-def compact_json(value: Any) -> str:
-    """Return JSON on one line, with sorted keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
 def base64_json(value: Any) -> str:
     """Return compact JSON in base64, the form of manifests in catalogs."""
-    return base64.b64encode(compact_json(value).encode()).decode()
+    return base64.b64encode(canonical_json(value).encode()).decode()
 
 
 def indented_json(values: Iterable[Any]) -> str:

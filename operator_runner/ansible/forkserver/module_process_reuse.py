@@ -112,7 +112,7 @@ class ProcessState:
 def _compared(ended: int) -> dict[str, Any]:
     return {
         "working directory": os.getcwd(),  # noqa: PTH109
-        "umask": _umask(),
+        "umask": current_umask(),
         "environment": dict(os.environ),
         "open files": _open_files() - {ended, *_kept_connections()},
         "threads": threading.active_count(),
@@ -136,7 +136,8 @@ def _compared(ended: int) -> dict[str, Any]:
 _LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)
 
 
-def _umask() -> int:
+def current_umask() -> int:
+    """Return the umask of this process, which can only be read by setting it."""
     umask = os.umask(0)
     os.umask(umask)
     return umask

@@ -30,7 +30,11 @@ from operator_runner.ansible.data_maps import module_arguments
 from operator_runner.ansible.forkserver.facts_in_play import gather, needs_no_process
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
-from operator_runner.ansible.forkserver.module_process_reuse import is_shareable_action, share_key
+from operator_runner.ansible.forkserver.module_process_reuse import (
+    current_umask,
+    is_shareable_action,
+    share_key,
+)
 from operator_runner.ansible.patches.replacing import wrap
 from operator_runner.core.ansible_modules import Trait, has_trait
 
@@ -149,7 +153,7 @@ def _configure_module(
         open_files=module.open_files,
         environment={**os.environ, **module.environment},
         cwd=os.getcwd(),  # noqa: PTH109
-        umask=_umask(),
+        umask=current_umask(),
     )
     built = _BuiltModule(
         b_module_data=payload,
@@ -178,12 +182,6 @@ def _exec_command(
     if printed is not None:
         return 0, printed, b""
     return call_module(requests, call, share_key(call))
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
 
 
 def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:

@@ -28,6 +28,7 @@ from ansible.plugins import loader as loaders
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.display import Display
 
+from operator_runner.ansible.forkserver.module_process_reuse import current_umask
 from operator_runner.ansible.patches.replacing import replace, wrap
 
 _CORE = Path(ansible.__file__).parent
@@ -245,8 +246,7 @@ def _run(worker: Any) -> None:
 def _process_as_it_was() -> Iterator[None]:
     """Undo changes of the process by templates, which would have ended with a worker."""
     cwd, environment = os.getcwd(), _environment()  # noqa: PTH109
-    umask = os.umask(0)
-    os.umask(umask)
+    umask = current_umask()
     try:
         yield
     finally:

@@ -32,7 +32,7 @@ def requirements_of_roles(
 
     Requests of kinds that are no longer watched are skipped, see `unwatched_kinds`.
     """
-    by_kind = {_name(watch): watch for watch in watches}
+    by_kind = {watch.gvk.kind_and_group: watch for watch in watches}
     for permission in recorded:
         watch = by_kind.get(permission.by)
         if watch is None and permission.by:
@@ -57,7 +57,7 @@ def requirements_of_roles(
 
 def unwatched_kinds(recorded: Sequence[Permission], watches: Sequence[Watch]) -> list[str]:
     """Return the kinds of recorded requests that are no longer watched."""
-    names = {_name(watch) for watch in watches} | {""}
+    names = {watch.gvk.kind_and_group for watch in watches} | {""}
     return sorted({permission.by for permission in recorded} - names)
 
 
@@ -136,11 +136,6 @@ def _scopes(permission: Permission, features: EnabledFeatures) -> tuple[str, ...
         return (OWN_NAMESPACE,)
     fixed: Mapping[str, tuple[str, ...]] = {OWN: features.scopes, ANY: (CLUSTER_WIDE,)}
     return fixed.get(permission.namespace, (permission.namespace,))
-
-
-def _name(watch: Watch) -> str:
-    gvk = watch.gvk
-    return f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind
 
 
 def _who(watch: Watch | None) -> str:

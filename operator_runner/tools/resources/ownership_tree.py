@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.core.model import Json, ObjectRef, uid_of
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 
 
@@ -67,14 +67,8 @@ def _names(metadata: Json, ref: ObjectRef) -> bool:
     """Return whether the annotations of an object name a resource as its owner."""
     annotations = metadata.get("annotations") or {}
     path = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
-    return annotations.get(PRIMARY_ANNOTATION) == path and annotations.get(
-        PRIMARY_TYPE_ANNOTATION
-    ) == owner_type(ref.gvk)
-
-
-def owner_type(gvk: GVK) -> str:
-    """Return a kind as the annotation has it: `Page.debug.example.com`."""
-    return f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind
+    kind = annotations.get(PRIMARY_TYPE_ANNOTATION)
+    return annotations.get(PRIMARY_ANNOTATION) == path and kind == ref.gvk.kind_and_group
 
 
 def last_writer(metadata: Json) -> LastWriter:
