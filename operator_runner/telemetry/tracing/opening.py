@@ -62,7 +62,10 @@ def _open(
             provider.open_provider(exporters, defaults), parse, server
         )
     except ImportError as error:
-        hint = "pip install 'operator-runner[otel]', or set OTEL_SDK_DISABLED=true"
+        hint = (
+            "run pip install '.[otel]' in the repository of operator-runner, or set"
+            " OTEL_SDK_DISABLED=true"
+        )
         _log.warning(_DISABLED, error=str(error), hint=hint)
     except Exception as error:  # noqa: BLE001 (the SDK checks variables with errors of all kinds)
         _log.warning(_DISABLED, error=f"{type(error).__name__}: {error}")

@@ -416,7 +416,7 @@ async def test_missing_packages_turn_traces_off(monkeypatch: pytest.MonkeyPatch)
         ) as traces:
             assert isinstance(traces, NoTraces)
     [line] = lines
-    assert "operator-runner[otel]" in line["hint"]
+    assert "pip install '.[otel]' in the repository of operator-runner" in line["hint"]
 
 
 def test_a_record_that_cannot_be_traced_does_not_fail_the_run(recorded: Recorded) -> None:
