@@ -86,14 +86,14 @@ def reconcile_cause(
         old = None
     if old is not None and (detail := _request(old, new)):
         return Cause(Trigger.ANNOTATION, detail, state_key=_digest(new.annotations))
-    if new.deleting:
-        # A resource is cleaned up even if it is not selected; decide() checks its finalizer.
-        known = old is not None and old.deleting
-        return None if known else Cause(Trigger.DELETION, "deletionTimestamp set")
-    if new.deselected and (old is None or not old.deselected):
+    # A resource is cleaned up even if it is not selected; decide() checks its finalizer.
+    if new.deleting and (old is None or not old.deleting):
+        return Cause(Trigger.DELETION, "deletionTimestamp set")
+    if new.deselected and not new.deleting and (old is None or not old.deselected):
         trigger = Trigger.START if old is None and listed else Trigger.SPEC
         return Cause(trigger, "no longer matches selector and when")
-    if not new.selected and not new.deselected:
+    # An edit may correct what a clean-up fails at.
+    if not (new.selected or new.deselected or new.deleting):
         return None
     if old is None:
         return Cause(Trigger.START) if listed else Cause(Trigger.SPEC, "created")

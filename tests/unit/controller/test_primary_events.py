@@ -74,7 +74,11 @@ DESELECTED = replace(seen(selected=False, deselected=True), desired=None)
         (None, seen(selected=False), None),
         (seen(), seen(deletionTimestamp="now", generation=2), Trigger.DELETION),
         (seen(), seen(selected=False, deletionTimestamp="now"), Trigger.DELETION),
-        (seen(deletionTimestamp="now"), seen(deletionTimestamp="now", generation=3), None),
+        (seen(deletionTimestamp="now"), seen(deletionTimestamp="now"), None),
+        (seen(deletionTimestamp="now"), seen(deletionTimestamp="now", labels={"a": "b"}), None),
+        (seen(deletionTimestamp="now"), seen(deletionTimestamp="now", finalizers=["f"]), None),
+        # The edit may correct what the clean-up fails at.
+        (seen(deletionTimestamp="now"), seen(deletionTimestamp="now", generation=3), Trigger.SPEC),
         (seen(generation=None), seen(generation=None), None),
         (seen(generation=None), seen(generation=None, resourceVersion="6"), None),
         (seen(generation=None), bare(desired={"data": {"a": "b"}}), Trigger.SPEC),
