@@ -40,6 +40,10 @@ class Service:
         }
         return {"service": service, "url": None}
 
+    def __str__(self) -> str:
+        """Return the Service as `--webhook-service` takes it."""
+        return f"{self.namespace}/{self.name}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class Url:
@@ -56,8 +60,12 @@ class Url:
 
     def client_config(self) -> Json:
         """Return the clientConfig of the CRD for this target."""
+        return {"service": None, "url": str(self)}
+
+    def __str__(self) -> str:
+        """Return the address to which the API server sends conversions."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return {"service": None, "url": f"https://{host}:{self.port}{PATH}"}
+        return f"https://{host}:{self.port}{PATH}"
 
 
 Target: TypeAlias = Service | Url

@@ -64,6 +64,12 @@ def test_a_registration_replaces_the_conversion_of_the_crd(
     }
 
 
+def test_the_log_names_the_target_as_users_write_it() -> None:
+    """The URL in the CRD, or the value of --webhook-service."""
+    assert str(Url("::1", 9443)) == "https://[::1]:9443/convert"
+    assert str(Service("shop", "webhook")) == "shop/webhook:443"
+
+
 def test_an_existing_registration_is_not_written_again() -> None:
     """Nor are other review versions taken away."""
     now = webhook(url="https://127.0.0.1:9443/convert", caBundle=encoded(b"CA"))
