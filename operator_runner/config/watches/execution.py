@@ -39,7 +39,10 @@ def read_execution(fields: MapReader) -> JobTemplate | None:
         job.problem("image", "image must not be empty; add `image:`")
     namespace = job.text("namespace")
     if namespace and not re.fullmatch(NAMESPACE_PATTERN, namespace):
-        job.problem("namespace", f"invalid namespace {namespace!r}; write it in lower case")
+        job.problem(
+            "namespace",
+            f"invalid namespace {namespace!r}; write lower-case letters, digits and -",
+        )
     return JobTemplate(
         image=image,
         namespace=namespace,
