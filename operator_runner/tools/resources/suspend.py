@@ -133,5 +133,5 @@ def _reason(body: Json, within: timedelta) -> str:
         return "the current run continues to its end; `suspend --cancel` cancels it"
     return (
         f"no operator has answered within {format_duration(within)}; the annotation is set, and "
-        "takes effect when the operator is back"
+        "takes effect when the operator runs, or has finished runs that occupy it"
     )
