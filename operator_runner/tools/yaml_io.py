@@ -113,7 +113,9 @@ def read_text(file: Path) -> str:
     """Return the text of a UTF-8 file. Raises ConfigError that starts with its path."""
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
 
 

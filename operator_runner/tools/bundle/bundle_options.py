@@ -31,7 +31,9 @@ class BundleOptions:
         """Raise ConfigError for values that OLM rejects."""
         problems = []
         if not _VERSION.fullmatch(self.version):
-            problems.append(f"--version: invalid semantic version {self.version!r}: write 0.0.1")
+            problems.append(
+                f"--version: invalid semantic version {self.version!r}: write one such as 0.0.1"
+            )
         problems += [
             f"--channels: invalid channel {channel!r}: use lower-case letters, digits, '-' and '.'"
             for channel in self.channels

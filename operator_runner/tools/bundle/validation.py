@@ -47,12 +47,17 @@ def validate(bundle: Path, programs: Path) -> Iterator[ValidationMessage]:
 def scorecard(bundle: Path, programs: Path) -> Iterator[ValidationMessage]:
     """Yield the findings of the scorecard tests in the bundle's own configuration.
 
-    These tests read only the bundle, without a cluster. Suggestions are reported as warnings.
-    Raises ConfigError.
+    These tests read only the bundle, without a cluster. Suggestions are reported as warnings, and
+    so is a bundle without a configuration. Raises ConfigError.
     """
     file = bundle / SCORECARD / "config.yaml"
     if not file.is_file():
-        raise ConfigError(f"{file}: no such file: it lists the scorecard tests to run")
+        missing = f"no tests were run, because the bundle has no {SCORECARD}config.yaml"
+        hint = (
+            "to run them, add `../scorecard` to config/manifests/kustomization.yaml, as `init` does"
+        )
+        yield ValidationMessage("scorecard", WARNING, f"{missing}; {hint}")
+        return
     (config,) = load_objects(read_text(file), str(file))
     with tempfile.TemporaryDirectory(prefix="scorecard-") as root:
         shutil.copy(programs / _SCORECARD, root)

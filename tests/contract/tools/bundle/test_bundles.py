@@ -16,7 +16,7 @@ import yaml
 from rich.console import Console
 
 from operator_runner.devcluster import Cluster, binaries
-from operator_runner.tools.bundle.validation import ERROR, scorecard, validate
+from operator_runner.tools.bundle.validation import ERROR, WARNING, scorecard, validate
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.scaffold import create_api, init, run
@@ -134,6 +134,17 @@ def test_all_scorecard_tests_pass(made: Made, programs: Path) -> None:
         assert sorted(tests) == sorted(TESTS)
         found = list(scorecard(bundle, programs))
         assert [item for item in found if item.level == ERROR] == []
+
+
+def test_a_bundle_without_scorecard_tests_has_a_warning(
+    made: Made, programs: Path, tmp_path: Path
+) -> None:
+    """OLM does not need them; the message names how to add them."""
+    bundle = _copy(made.nginx["0.0.1"], tmp_path / "bundle")
+    shutil.rmtree(bundle / "tests")
+    (found,) = scorecard(bundle, programs)
+    assert (found.level, found.test) == (WARNING, "scorecard")
+    assert "has no tests/scorecard/config.yaml; to run them, add `../scorecard`" in found.message
 
 
 def test_scorecard_and_validators_notice(made: Made, programs: Path, tmp_path: Path) -> None:
@@ -348,4 +359,4 @@ def test_errors_name_missing_files(tmp_path: Path, kustomize: str) -> None:
     assert "config/manifests: no such directory" in done.stderr
     done = run(tmp_path, "catalog", str(tmp_path))
     assert done.returncode == 1
-    assert "metadata/annotations.yaml: cannot be read" in done.stderr
+    assert "metadata/annotations.yaml: cannot be read: No such file or directory\n" in done.stderr
