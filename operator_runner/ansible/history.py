@@ -18,6 +18,7 @@ import structlog
 from operator_runner.ansible import nofollow_io
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunOutcome, RunRequest
+from operator_runner.reconcile.conditions import failure_line
 from operator_runner.telemetry.runs.record import causes_json
 
 _log = structlog.get_logger(__name__)
@@ -26,6 +27,7 @@ MESSAGE_FILE = "message"
 SKIPPED_FILE = "skipped.json"
 """The last run of a resource that was skipped, beside its artifacts."""
 DETAILS_FILE = "record.json"
+_MESSAGE_BYTES = 2048
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
 _UNREADABLE = (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 """Errors from a file that `write_record` did not write."""
@@ -56,7 +58,7 @@ def write_record(
         "seconds": seconds,
         "outcome": _outcome_name(outcome),
         "causes": causes_json(request.causes),
-        "message": outcome.failures[0].message if outcome and outcome.failures else "",
+        "message": failure_line(outcome.failures[:1], _MESSAGE_BYTES) if outcome else "",
     }
     try:
         with rundir.artifact(request.run_id, FILE) as file:

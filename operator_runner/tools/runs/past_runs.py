@@ -38,6 +38,7 @@ from operator_runner.tools.run_lines import (
     pod_of_failure,
 )
 from operator_runner.tools.runs.display import causes
+from operator_runner.tools.task_paths import with_short_paths
 
 _POLL_SECONDS = 1.0
 _CURRENT = Kubeconfig()
@@ -126,7 +127,8 @@ async def _served_kind(kubeconfig: Kubeconfig, type_: str) -> GVK:
 def _line_of_run(run: PastRun) -> RunLine:
     ended = run.started + timedelta(seconds=run.seconds)
     causes = "; ".join(run.causes)
-    return RunLine(ended, run.seconds, run.outcome, causes, run.message, run_id=run.run_id)
+    note = with_short_paths(run.message)
+    return RunLine(ended, run.seconds, run.outcome, causes, note, run_id=run.run_id)
 
 
 async def follow_events(

@@ -86,14 +86,15 @@ def test_a_replaced_file_of_a_run_is_not_shown(dirs: RunDirs, tmp_path: Path) ->
 def test_files_list_every_kept_run(dirs: RunDirs, tmp_path: Path) -> None:
     """Newest first, with duration, outcome, all causes, and what went wrong."""
     kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
-    kept(dirs, FOO, "2", RunOutcome(None, (TaskFailure("t", "no such image"),)))
+    failure = TaskFailure("Deploy", "no such image", path="/opt/ansible/roles/foo/tasks/main.yml:3")
+    kept(dirs, FOO, "2", RunOutcome(None, (failure,)))
     kept(dirs, FOO, "3", None)
     lines = from_files(tmp_path, "foo", None, "a").lines
     assert {line.run_id for line in lines} == {"1", "2", "3"}
     assert [line.outcome for line in lines] == ["cancelled", "failed", "succeeded"]
     assert {line.why for line in lines} == {"spec: spec.size; period"}
     assert all(line.seconds is not None and line.seconds >= 3600 for line in lines)
-    assert lines[1].note == "no such image"
+    assert lines[1].note == "no such image (task 'Deploy' at roles/foo/tasks/main.yml:3)"
     status, text = show(tmp_path, "Foo/a", "-n", "default", "--limit=2")
     assert status == 0
     assert text.count("spec: spec.size; period") == 2
@@ -104,7 +105,7 @@ def test_files_list_every_kept_run(dirs: RunDirs, tmp_path: Path) -> None:
     assert [(each["runID"], each["outcome"]) for each in data["items"]] == [
         (line.run_id, line.outcome) for line in lines[:2]
     ]
-    assert data["items"][1]["message"] == "no such image"
+    assert data["items"][1]["message"] == lines[1].note
 
 
 def test_cluster_scoped_resources_are_found(dirs: RunDirs, tmp_path: Path) -> None:
@@ -299,4 +300,4 @@ def test_later_findings_are_shown_with_their_run(dirs: RunDirs, tmp_path: Path) 
     assert (line.outcome, line.note) == ("succeeded", "not idempotent: a\nnot idempotent: b")
     assert not list(tmp_path.rglob("gone"))
     kept(dirs, FOO, "1", RunOutcome(None, (TaskFailure("t", "no such image"),)))
-    assert from_files(tmp_path, "foo", None, "a").lines[0].note == "no such image"
+    assert from_files(tmp_path, "foo", None, "a").lines[0].note == "no such image (task 't')"
