@@ -14,8 +14,10 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK
 from operator_runner.kube.discovery import ApiResource
 
-_CLOSE = 0.8
+_CLOSE = 0.7
 """Similarity of names, of which one may be a misspelling of the other."""
+_TYPOS = 2
+"""Letters by which the lengths of such names differ at most: `spaces` is not `namespaces`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def _hint(name: str, rest: str, kinds: Sequence[NamedKind]) -> str:
     if elsewhere:
         places = ", ".join(dict.fromkeys(_qualified(gvk) for gvk in elsewhere))
         return f": {rest} does not have it; did you mean {places}?"
-    known = [each for kind in kinds for each in kind.names]
+    known = [n for each in kinds for n in each.names if abs(len(n) - len(name)) <= _TYPOS]
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
     for each in kinds:
         if nearest and nearest[0] in each.names:

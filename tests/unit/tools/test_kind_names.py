@@ -52,7 +52,9 @@ def test_the_spellings_of_kubectl(text: str, gvk: GVK) -> None:
     [
         ("wikki", "; did you mean wiki.v1.apps.example.com? If not, install its CRD"),
         ("pds", "; did you mean pod? If not, install its CRD"),
+        ("wici", "; did you mean wiki.v1.apps.example.com? If not, install its CRD"),
         ("deposit", "; install its CRD, or correct the name"),
+        ("loyment", "; install its CRD, or correct the name"),
         (
             "wiki.v2.apps.example.com",
             ELSEWHERE,
