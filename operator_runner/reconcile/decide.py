@@ -75,10 +75,9 @@ def decide(body: Json, watch: Watch, *, selected: bool, deselected: bool = False
     has_finalizer = finalizer in (metadata.get("finalizers") or ())
     if metadata.get("deletionTimestamp"):
         return _decide_deletion(body, watch, finalizer if has_finalizer else None)
-    is_suspended = suspension(annotations_of(body)) is not Suspension.NONE
     if not (selected or deselected):
         return Ignore("Resource does not match selector or when")
-    if is_suspended:
+    if _is_suspended(body):
         return Suspend()
     if not selected:
         return RunDeselection()
@@ -96,5 +95,8 @@ def _decide_deletion(body: Json, watch: Watch, finalizer: str | None) -> Action:
         return Ignore("Resource is terminated")
     if not cleans_up(body, watch):
         return Ignore("Resource belongs to the watch of another version")
-    is_suspended = suspension(annotations_of(body)) is not Suspension.NONE
-    return Suspend(finalizer) if is_suspended else Run(cleanup=True)
+    return Suspend(finalizer) if _is_suspended(body) else Run(cleanup=True)
+
+
+def _is_suspended(body: Json) -> bool:
+    return suspension(annotations_of(body)) is not Suspension.NONE

@@ -39,7 +39,7 @@ _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 """Start of the arguments of a task with no_log in ansible-runner's events."""
 _TASK_START = "playbook_on_task_start"
 RUNNING = "running"
-"""Outcome of a run in progress."""
+"""Outcome of a run in progress, and result of its current task."""
 SKIPPED = "skipped"
 """Outcome of a run that was skipped."""
 RESTORED = "restored"
@@ -323,7 +323,7 @@ def _task(data: Json, result: str, start: float | None, end: float | None, overl
 
 def _current_task(data: Json, last_end: float) -> Json:
     """Return the task in progress; its start is the end of the one before."""
-    found = _task(data, "running", last_end or None, None, 0.0)
+    found = _task(data, RUNNING, last_end or None, None, 0.0)
     return {name: value for name, value in found.items() if name != "seconds"}
 
 

@@ -239,18 +239,25 @@ def test_releases_of_helm_and_scripts_write_nothing(
     assert secrets == ["sh.helm.release.v1.deployed.v1"]
 
 
-def test_kinds_that_are_not_installed_are_named_and_the_others_are_previewed(
-    diff: Diff, kubectl: Kubectl, tmp_path: Path
-) -> None:
-    """As with the roles of a branch that adds a kind; the exit status is that of the others."""
-    (tmp_path / "roles" / "label" / "tasks").mkdir(parents=True)
-    (tmp_path / "roles" / "label" / "tasks" / "main.yml").write_text("[]")
-    (tmp_path / "watches.yaml").write_text(
-        "- {group: missing.example.com, version: v1, kind: Later, role: label}\n"
+def _watch_labelled(kubectl: Kubectl, project: Path, beside: str) -> None:
+    """Create a ConfigMap, and a project that watches it and another kind."""
+    (project / "roles" / "label" / "tasks").mkdir(parents=True)
+    (project / "roles" / "label" / "tasks" / "main.yml").write_text("[]")
+    (project / "watches.yaml").write_text(
+        f"- {{{beside}, role: label}}\n"
         "- {version: v1, kind: ConfigMap, role: label, selector: {matchLabels: {role: label}}}\n"
     )
     labels = {"name": "labelled", "labels": {"role": "label"}}
     kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels})
+
+
+def test_kinds_that_are_not_installed_are_named_and_the_others_are_previewed(
+    diff: Diff, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """As with the roles of a branch that adds a kind; the exit status is that of the others."""
+    _watch_labelled(
+        kubectl, tmp_path, beside="group: missing.example.com, version: v1, kind: Later"
+    )
     project = f"--project={tmp_path}"
     everything = diff("--all", project)
     assert everything.returncode == 0, everything.stderr
@@ -268,14 +275,7 @@ def test_kinds_that_the_user_may_not_list_are_errors_and_the_others_are_previewe
     control_plane_cluster: Cluster, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     """With the cure; the exit status is that of an error, and not one of a complete preview."""
-    (tmp_path / "roles" / "label" / "tasks").mkdir(parents=True)
-    (tmp_path / "roles" / "label" / "tasks" / "main.yml").write_text("[]")
-    (tmp_path / "watches.yaml").write_text(
-        "- {version: v1, kind: Secret, role: label}\n"
-        "- {version: v1, kind: ConfigMap, role: label, selector: {matchLabels: {role: label}}}\n"
-    )
-    labels = {"name": "labelled", "labels": {"role": "label"}}
-    kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels})
+    _watch_labelled(kubectl, tmp_path, beside="version: v1, kind: Secret")
     kubectl("create", "serviceaccount", "user")
     kubectl("create", "role", "user", "--verb=get,list", "--resource=configmaps")
     account = f"{kubectl.namespace}:user"
