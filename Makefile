@@ -35,6 +35,10 @@ PARALLEL := --dist=loadgroup --no-loadscope-reorder -p no:randomly
 THREE := --numprocesses=3 $(PARALLEL)
 TWO := --numprocesses=2 $(PARALLEL)
 
+# Each tier's results as JUnit XML, from which `make test` lists the failures of all tiers.
+REPORTS := build/tests
+REPORT = --junitxml=$(REPORTS)/$@.xml
+
 # How much of the package unit tests alone execute; a choice of tests is not measured.
 COVERAGE := --cov=operator_runner --cov-report= --cov-fail-under=63
 
@@ -91,9 +95,16 @@ olm-demo-down: $(INSTALLED) ## Remove the OLM demo
 venv: $(INSTALLED) ## Create .venv from requirements.lock
 
 .PHONY: test
-test: ## Run check and the tests of all tiers; a failing tier does not stop the others
+test: ## Run check and the tests of all tiers; all failures are listed at the end
 	@$(MAKE) prepare
-	@$(MAKE) --keep-going check unit test-python313 contract functional e2e
+	@rm -rf $(REPORTS); failed=; \
+	for tier in check unit test-python313 contract functional e2e; do \
+	  $(MAKE) $$tier || failed="$$failed $$tier"; \
+	done; \
+	if [ -n "$$failed" ]; then \
+	  printf '\n\033[1m== Failed:%s\033[0m\n' "$$failed"; \
+	  $(BIN)/python -m tests.support.failed_tests $(REPORTS); exit 1; \
+	fi
 	$(TITLE) "All of it passed"
 
 .PHONY: check
@@ -123,7 +134,7 @@ demo olm-demo run contract functional first-day e2e slow bench bench-forks bench
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
 	$(TITLE) "Unit tests"
-	@$(BIN)/pytest tests/unit $(if $(ARGS),$(ARGS),$(TWO) $(COVERAGE))
+	@$(BIN)/pytest tests/unit $(REPORT) $(if $(ARGS),$(ARGS),$(TWO) $(COVERAGE))
 
 .PHONY: fuzz-resources
 fuzz-resources: $(INSTALLED) ## Fuzz resources, statuses and annotations for an hour
@@ -145,7 +156,7 @@ test-python313: $(INSTALLED) ## Run unit tests and a part of the contract tests 
 	  echo 'Skipped: no Python 3.13 found. Run its tests with: make test-python313 PYTHON313=/path/to/python3.13'; \
 	else \
 	  $(MAKE) venv VENV=.venv-3.13 PYTHON="$$python"; \
-	  .venv-3.13/bin/pytest tests/unit $(CONTRACT313) $(TWO) --hypothesis-profile=short $(ARGS); \
+	  .venv-3.13/bin/pytest tests/unit $(CONTRACT313) $(TWO) $(REPORT) --hypothesis-profile=short $(ARGS); \
 	fi
 
 .PHONY: unit-python313
@@ -155,7 +166,7 @@ unit-python313: ## Run unit tests on Python 3.13, in .venv-3.13; PYTHON313=/path
 .PHONY: contract
 contract: $(INSTALLED) ## Run contract tests: one part at a time, on real dependencies
 	$(TITLE) "Contract tests"
-	@$(BIN)/pytest tests/contract $(THREE) $(ARGS)
+	@$(BIN)/pytest tests/contract $(THREE) $(REPORT) $(ARGS)
 
 .PHONY: contract-patches
 contract-patches: $(INSTALLED) ## Run the launchers' contract without each patch of ansible-core; PATCHES='deep-copies'
@@ -165,7 +176,7 @@ contract-patches: $(INSTALLED) ## Run the launchers' contract without each patch
 .PHONY: functional
 functional: $(INSTALLED) ## Run functional tests: the whole operator on a real API server
 	$(TITLE) "Functional tests"
-	@$(BIN)/pytest tests/functional $(THREE) $(ARGS)
+	@$(BIN)/pytest tests/functional $(THREE) $(REPORT) $(ARGS)
 
 .PHONY: first-day
 first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each reported within 5 s
@@ -175,7 +186,7 @@ first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each
 .PHONY: e2e
 e2e: $(INSTALLED) ## Run end-to-end tests: the nginx operator on a local cluster
 	$(TITLE) "End-to-end tests"
-	@$(BIN)/pytest tests/e2e $(THREE) $(ARGS)
+	@$(BIN)/pytest tests/e2e $(THREE) $(REPORT) $(ARGS)
 
 .PHONY: slow
 slow: $(INSTALLED) ## Run the tests with the mark slow, which `test` omits: all comparisons with cold runs, and kills
