@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from tests.functional.test_operator import KIND, echo, wait_for_text
@@ -98,7 +99,10 @@ def test_slow_clients_on_every_port(
             for number in range(3):
                 kubectl.merge(KIND, "a", {"spec": {"sayThis": f"again {number}"}})
                 wait_for_text(kubectl, operator, f"hello again {number}")
-                assert [operator.probe(name) for name in ("healthz", "readyz")] == [200, 200]
+                # The connection of a probe may be the one that is closed for others, before the
+                # request arrives: kubelets take several failures in a row for one.
+                for name in ("healthz", "readyz"):
+                    eventually(partial(operator.probe, name), (200).__eq__, details=operator.log)
         assert len(operator.lines("Too many open connections")) == len(attacked)
         assert operator.terminate() == 0
     finally:
