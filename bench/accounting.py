@@ -57,14 +57,19 @@ def child_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def memory(processes: Iterable[psutil.Process]) -> int:
-    """Return the sum of the proportional set sizes in bytes."""
+def memory(processes: Iterable[psutil.Process], *, of_files: bool = True) -> int:
+    """Return the sum of the proportional set sizes in bytes.
+
+    Without `of_files` pages of files are left out: other processes of the machine that run the same
+    programs share them, so that each process has more of them when another one ends.
+    """
+    counted = {"Pss:"} if of_files else {"Pss_Anon:", "Pss_Shmem:"}
     total = 0
     for process in processes:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii")
             rows = (line.split() for line in rollup.splitlines())
-            total += sum(int(row[1]) * 1024 for row in rows if row[0] == "Pss:")
+            total += sum(int(row[1]) * 1024 for row in rows if row[0] in counted)
     return total
 
 

@@ -21,7 +21,7 @@ class Footprint:
     """Footprint of operator and fork server, with the files of existing resources."""
 
     memory: int
-    """Sum of the proportional set sizes in bytes."""
+    """Sum of the proportional set sizes in bytes, without pages of files."""
     files: int
     """Files and folders."""
     descriptors: int
@@ -34,7 +34,7 @@ class Footprint:
         site.wait_for_quiet()
         family = site.family()
         return cls(
-            accounting.memory(family),
+            accounting.memory(family, of_files=False),
             accounting.files_and_folders(site.folders),
             accounting.descriptors(family),
             frozenset(str(path) for folder in site.folders[1:] for path in folder.rglob("*")),
