@@ -99,15 +99,30 @@ class Page:
             f"Array.from(document.querySelectorAll({json.dumps(selector)}))"
             f".find(e => e.getClientRects().length && e.innerText.includes({json.dumps(text)}))"
         )
-        eventually(lambda: self.evaluate(f"{find} !== undefined"))
+        eventually(lambda: self._hit(find))
+        self.evaluate("document.removeEventListener('click', window.aim, true)")
+
+    def _hit(self, find: str) -> bool:
+        """Click on an element; return False if it is missing, or was moved before the click.
+
+        Rows that a page adds move others: a click that misses has no effect.
+        """
         box = self.evaluate(
-            f"(() => {{ const e = {find}; e.scrollIntoView({{block: 'center'}});"
+            f"(() => {{ const e = {find}; if (!e) return null;"
+            " e.scrollIntoView({block: 'center'});"
+            " document.removeEventListener('click', window.aim, true); window.hits = 0;"
+            " window.aim = event => { if (e.contains(event.target)) window.hits += 1;"
+            " else { event.preventDefault(); event.stopPropagation(); } };"
+            " document.addEventListener('click', window.aim, true);"
             " const box = e.getClientRects()[0];"
             " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
         )
+        if box is None:
+            return False
         for type_ in ("mousePressed", "mouseReleased"):
             where = {"x": box[0], "y": box[1], "button": "left", "clickCount": 1}
             self.send("Input.dispatchMouseEvent", type=type_, **where)
+        return bool(self.evaluate("window.hits > 0"))
 
     def press(self, key: str, *, shift: bool = False) -> None:
         """Press and release a key."""
