@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_runner.devcluster.locations import cache_folder
+from tests.support.debian import one_apt
 
 BASE = "docker.io/library/debian:trixie-slim"
 RUNNER_IMAGE = "localhost/operator-runner:e2e"
@@ -89,8 +90,11 @@ def _install_programs() -> None:
             "--no-install-recommends",
             *missing,
         ]
-        subprocess.run(["apt-get", "update", "--quiet"], check=True)
-        subprocess.run(install, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=True)
+        with one_apt():
+            subprocess.run(["apt-get", "update", "--quiet"], check=True)
+            subprocess.run(
+                install, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=True
+            )
 
 
 def _debian() -> Path:
@@ -128,7 +132,8 @@ def _make_debian(cached: Path) -> None:
 def _archive() -> str:
     """Return where this machine gets Debian's packages from."""
     if not (found := _archives()):
-        subprocess.run(["apt-get", "update", "--quiet"], check=True)
+        with one_apt():
+            subprocess.run(["apt-get", "update", "--quiet"], check=True)
         found = _archives()
     return next(place for place in found if "security" not in place)
 

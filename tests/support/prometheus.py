@@ -18,6 +18,7 @@ import yaml
 
 from operator_runner.devcluster import ports
 from operator_runner.devcluster.locations import cache_folder
+from tests.support.debian import one_apt
 from tests.support.waiting import eventually
 
 Json = dict[str, Any]
@@ -57,7 +58,8 @@ def _download(folder: Path) -> list[Path]:
     """Download the package by apt-get, after an update of the lists if it is not found."""
     command = ["apt-get", "download", "--quiet", _PACKAGE]
     if subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode:
-        subprocess.run(["apt-get", "update", "--quiet"], check=True)
+        with one_apt():
+            subprocess.run(["apt-get", "update", "--quiet"], check=True)
         subprocess.run(command, cwd=folder, check=True)
     return list(folder.glob("*.deb"))
 
