@@ -77,6 +77,8 @@ class Strangers:
         self._crd = crd
         self._kubectl = Kubectl(kubectl.program, f"strangers-{secrets.token_hex(4)}")
         self._kubectl("create", "namespace", self.namespace)
+        # A controller creates it; `state` has all ConfigMaps.
+        self._kubectl("wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=180s")
 
     @property
     def namespace(self) -> str:
