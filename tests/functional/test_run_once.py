@@ -147,6 +147,8 @@ def test_step_asks_before_each_task(kubectl: Kubectl, control_plane: Path, proje
         terminal.expect("the report")
         terminal.expect("the end")
         terminal.expect(pexpect.EOF)
+        # The end of the output comes before that of the process, which `close` would end.
+        terminal.wait()
     finally:
         terminal.close()
     assert terminal.exitstatus == 0
