@@ -234,6 +234,9 @@ def test_from_a_recording_to_rights(
         bound = replace(kubectl, namespace=body["metadata"]["namespace"])
         bound.apply(body)
     kubectl("create", "serviceaccount", "controller-manager")
+    user = f"system:serviceaccount:{kubectl.namespace}:controller-manager"
+    kubectl.wait_for_permission(user, "list", ECHO)
+    replace(kubectl, namespace="default").wait_for_permission(user, "get", "configmaps")
     operator = Operator(
         project,
         kubectl.kubeconfig("controller-manager", tmp_path),
