@@ -154,7 +154,11 @@ def test_ticks_run_once_and_are_shown(kubectl: Kubectl, operator: Operator, proj
     ticks = _ticks(kubectl, "clock")
     assert len(set(ticks)) == len(ticks)
     assert all(tick.endswith(":00Z") for tick in ticks)
-    assert operator.metric("operator_runner_runs_total", trigger="schedule") >= 3
+    # Counted after the status is written.
+    eventually(
+        lambda: operator.metric("operator_runner_runs_total", trigger="schedule") >= 3,
+        details=operator.log,
+    )
 
 
 def test_a_tick_survives_the_death_of_the_leader(
