@@ -86,7 +86,7 @@ def test_commands_in_the_readme_of_a_new_project_work(
             details=log.read_text,
         )
         assert json.loads(data[1]) == VALUES
-        shell.run("kubectl wait --for=condition=Successful --timeout=120s sites/site-sample")
+        shell.run("kubectl wait --for=condition=Successful --timeout=180s sites/site-sample")
         shell.end_background()
         record, write = blocks(section(page, "Permissions"))[0].text.splitlines()
         log = shell.go_on(record)

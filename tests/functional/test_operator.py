@@ -168,7 +168,7 @@ def test_foreign_objects_are_not_taken_over(
     operator.start()
     kubectl.apply(echo())
     kubectl.apply(echo("b"))
-    kubectl("wait", f"{KIND}/a", "--for=condition=Failure", "--timeout=120s")
+    kubectl("wait", f"{KIND}/a", "--for=condition=Failure", "--timeout=180s")
     resource = kubectl.get(KIND, "a")
     assert resource is not None
     conditions = resource["status"]["conditions"]

@@ -89,7 +89,7 @@ def test_a_role_with_requeue_after_is_run_again(
     # The parser of the text format calls each counter that.
     assert operator.metric("echoes_total") >= 3
     kubectl.merge(KIND, "a", {"spec": {"done": True}})
-    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
     assert conditions(kubectl)["Running"]["message"] == "Awaiting next reconciliation"
     # The requeue of the previous run may be due as well.
     assert any("spec: spec.done" in line["cause"] for line in operator.lines("Reconciled"))

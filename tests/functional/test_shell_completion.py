@@ -125,7 +125,7 @@ def test_runs_are_completed(
     """With the resource and the outcome of each, as zsh and fish show beside it."""
     kubectl.apply(echo())
     operator.start()
-    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
     where = f"--work-dir={operator.scratch / 'work'}"
     run_id = json.loads(cli("runs", "-o", "json", where))["items"][0]["id"]
     for command in ("show", "logs"):

@@ -67,7 +67,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
     operator.start()
     kubectl.apply(echo(sayThis="1"))
     wait_for_text(kubectl, operator, "hello 1")
-    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
     before = len(runs(operator))
 
     assert "echo.test.example.com/a suspended" in cli("suspend", NAME)
@@ -92,7 +92,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
 
     assert "echo.test.example.com/a resumed" in cli("resume", NAME)
     wait_for_text(kubectl, operator, "hello 2")
-    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
     assert "Suspended" not in conditions(kubectl)
     assert runs(operator)[before:] == ["annotation: resumed"]
     assert operator.metric("operator_runner_suspended_resources", kind="Echo") == 0
@@ -106,7 +106,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
     )
     assert "being deleted; no clean-up runs until it is resumed" in cli("get", NAME)
     cli("resume", NAME, "--timeout=0s")
-    kubectl("wait", "--for=delete", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=delete", f"{KIND}/a", "--timeout=180s")
     assert runs(operator)[-1] == "annotation: resumed"
 
 
