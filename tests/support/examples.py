@@ -137,7 +137,7 @@ def running(
             operator.kill()
     finally:
         anywhere(
-            "delete", "--filename=-", "--ignore-not-found", "--timeout=120s",
+            "delete", "--filename=-", "--ignore-not-found", "--timeout=300s",
             input_=yaml.safe_dump_all(others),
         )  # fmt: skip
 
@@ -153,7 +153,7 @@ def install_crds(kubectl: Kubectl, project: Path) -> None:
 def remove_crds(kubectl: Kubectl, project: Path) -> None:
     """Remove the CRDs of an example with all their resources."""
     if (project / "crds").exists():
-        kubectl("delete", f"--filename={project / 'crds'}", "--ignore-not-found", "--timeout=120s")
+        kubectl("delete", f"--filename={project / 'crds'}", "--ignore-not-found", "--timeout=300s")
 
 
 def _variables(objects: list[Json]) -> dict[str, str]:

@@ -235,7 +235,7 @@ def test_an_empty_list_removes_all_and_nothing_of_others(
     kubectl("create", "rolebinding", foreign, "--clusterrole=edit", "--user=mallory")
     before = kubectl.get("rolebinding", foreign)
     definition.apply(web(roleBindings=[{"clusterRole": "view", "namespace": name}]))
-    kubectl("wait", "--for=condition=Failure", f"{KIND}/{name}", "--timeout=90s")
+    kubectl("wait", "--for=condition=Failure", f"{KIND}/{name}", "--timeout=180s")
     assert kubectl.get("rolebinding", foreign) == before
 
 
