@@ -69,7 +69,8 @@ def test_a_closed_log_stops_nothing(kubectl: Kubectl, operator: Operator) -> Non
 
 def test_sighup_ends_the_operator_as_sigterm_does(kubectl: Kubectl, operator: Operator) -> None:
     """An active run may finish, and no process is left."""
-    operator.start()
+    # The first run waits for Ansible, and has longer than usual for it.
+    operator.start("--graceful-shutdown-timeout=150s")
     kubectl.apply(echo())
     eventually(lambda: operator.lines("Reconciling"), details=operator.log)
     children = psutil.Process(operator.pid).children(recursive=True)
