@@ -70,7 +70,9 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
     before = len(runs(operator))
 
-    assert "echo.test.example.com/a suspended" in cli("suspend", NAME)
+    # By default it waits for the operator for some seconds only.
+    patient = "--timeout=180s"
+    assert "echo.test.example.com/a suspended" in cli("suspend", NAME, patient)
     condition = conditions(kubectl)["Suspended"]
     assert condition["status"] == "True"
     assert f"operator-runner resume Echo/a --namespace {kubectl.namespace}" in condition["message"]
@@ -97,7 +99,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
     assert runs(operator)[before:] == ["annotation: resumed"]
     assert operator.metric("operator_runner_suspended_resources", kind="Echo") == 0
 
-    cli("suspend", NAME)
+    cli("suspend", NAME, patient)
     kubectl("delete", KIND, "a", "--wait=false")
     eventually(
         lambda: conditions(kubectl)["Suspended"]["message"],
