@@ -104,12 +104,12 @@ class Site:
         """Return whether a resource is being reconciled."""
         return self.operator.metric("controller_runtime_active_workers") > 0
 
-    def wait_for_quiet(self) -> None:
-        """Wait until nothing runs, and no process starts or ends."""
+    def wait_for_quiet(self, seconds: float = _QUIET_SECONDS) -> None:
+        """Wait until nothing runs, and no process starts or ends in this time."""
 
         def quiet() -> bool:
             before = set(self.family())
-            time.sleep(_QUIET_SECONDS)
+            time.sleep(seconds)
             return before == set(self.family()) and not self.is_busy()
 
         wait_until(quiet, "all runs are over", _IDLE_TIMEOUT_SECONDS)

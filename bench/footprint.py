@@ -12,6 +12,8 @@ from bench.figures import mebibytes
 NOISE = 0.05
 """Accepted relative difference of memory between two measurements."""
 _MAX_NAMES = 10
+_QUIET_SECONDS = 3.0
+"""On a busy machine the fork server prepares the next run late; that process has memory too."""
 _CONNECTIONS = 4
 """Descriptors that vary: keep-alive connections to the API server."""
 
@@ -31,7 +33,7 @@ class Footprint:
     @classmethod
     def measure(cls, site: Site) -> Footprint:
         """Measure a site when it has no runs."""
-        site.wait_for_quiet()
+        site.wait_for_quiet(_QUIET_SECONDS)
         family = site.family()
         return cls(
             accounting.memory(family, of_files=False),
