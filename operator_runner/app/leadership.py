@@ -73,7 +73,7 @@ class Leadership:
         self.sharding = sharding
         self._elector = elector
         self._metrics, self._lease = metrics, lease
-        self.is_leading = False
+        self.is_leading = elector is None
         self.gate = ShardGate(sharding, elector, {watch.gvk for watch in watches}, uid)
         self.fences = Fences(self.gate.term_of)
         if sharding is not None:
@@ -86,7 +86,8 @@ class Leadership:
 
     async def acquire(self, stop: asyncio.Event) -> bool:
         """Wait until this replica may work; return False if it is to end before."""
-        self.is_leading = self._elector is None or await self._acquire(self._elector, stop)
+        if self._elector is not None:
+            self.is_leading = await self._acquire(self._elector, stop)
         return self.is_leading
 
     async def _acquire(self, elector: LeaderElector, stop: asyncio.Event) -> bool:

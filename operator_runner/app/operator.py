@@ -325,7 +325,6 @@ class Operator:
 
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
-        self._health.ready("watches", self._why_not_ready)
         view = OperatorSnapshot(
             self._watches,
             self._settings.namespaces,
@@ -345,6 +344,8 @@ class Operator:
             announce_servers(self._settings)
             await self._conversions.serve(stack, self._health)
         await self._execution.start(stack)
+        # Not before: a standby replica is ready from here on.
+        self._health.ready("watches", self._why_not_ready)
 
     async def run(self, load: Callable[[], Sequence[Watch]]) -> int | None:
         """Acquire leadership, work until a signal or a failure, and shut down; see `run`."""
