@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,12 @@ def test_get_lists_resources_and_why_they_fail(
 
     operator.start()
     wait_for_text(kubectl, operator, "hello 1")
-    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
-    name, ready, state, *_, why = cells(cli("get"))[0]
-    assert (name, ready, state, why) == ("echo/a", "True", "Succeeded", "start")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
+    # The Event, which has the cause, is written after the status.
+    name, ready, state, *_ = eventually(
+        lambda: cells(cli("get"))[0], lambda row: row[-1] == "start", details=operator.log
+    )
+    assert (name, ready, state) == ("echo/a", "True", "Succeeded")
 
     with watching(cli, tmp_path, {"get": ("get",)}) as logs:
         log = logs["get"]
@@ -109,6 +113,12 @@ def watching(
             each.send_signal(signal.SIGINT)
         statuses = [each.wait(60) for each in started]
     assert set(statuses) == {130}
+
+
+def complete_lines(log: Path) -> list[Json]:
+    """Return the documents of a stream of JSON; its last line may still be written."""
+    lines = log.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def test_malformed_conditions_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
@@ -271,8 +281,11 @@ def test_tree_shows_the_objects_of_a_resource(
     operator.start()
     kubectl.apply(echo(sayThis="1"))
     wait_for_text(kubectl, operator, "hello 1")
-    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
     cli("suspend", "echo/a")
+    # Times of managedFields are whole seconds: the next write has to be in a later one.
+    written = (kubectl.get("configmap", "a") or {})["metadata"]["creationTimestamp"]
+    eventually(lambda: datetime.now(UTC) - datetime.fromisoformat(written) > timedelta(seconds=1))
     kubectl.merge("configmap", "a", {"data": {"text": "edited"}})
     root, child = cli("tree", "echo/a").splitlines()[1:]
     assert root.startswith("echo.test.example.com/a ")
@@ -319,7 +332,7 @@ def test_watches_print_a_stream_of_documents(
     operator.start()
     kubectl.apply(echo(sayThis="1"))
     wait_for_text(kubectl, operator, "hello 1")
-    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
     where = f"--work-dir={operator.scratch / 'work'}"
     commands = {
         "get": ("get", "echo/a", "--output=json", where),
@@ -330,12 +343,10 @@ def test_watches_print_a_stream_of_documents(
     with watching(cli, tmp_path, commands) as logs:
 
         def documents(name: str) -> list[Json]:
-            """Return the documents so far; the last one may be incomplete."""
-            text = logs[name].read_text()
+            """Return the documents so far; the last one of YAML may be incomplete."""
             if commands[name][2].endswith("json"):
-                return [
-                    json.loads(line) for line in text.splitlines(keepends=True) if line[-1:] == "\n"
-                ]
+                return complete_lines(logs[name])
+            text = logs[name].read_text()
             return [
                 yaml.safe_load(each) for each in re.split(r"^---\n", text, flags=re.MULTILINE)[1:]
             ]
@@ -368,7 +379,7 @@ def test_watches_print_a_stream_of_documents(
         # It may be created again, and is shown then.
         kubectl.apply(echo(sayThis="3"))
         eventually(
-            lambda: json.loads(logs["tree"].read_text().splitlines()[-1]),
+            lambda: complete_lines(logs["tree"])[-1],
             lambda tree: tree.get("readiness") == "ready" and tree.get("children"),
             details=operator.log,
         )
