@@ -40,7 +40,7 @@ POD = """
     namespace: "{{ ansible_operator_meta.namespace }}"
   register: found
   until: found.resources != []
-  retries: 600
+  retries: 3000
   delay: 0.2
   when: say_this | default('') == 'wait'
 """
@@ -93,8 +93,10 @@ def reasons(kubectl: Kubectl) -> list[str]:
 
 
 @pytest.fixture
-def declaring(project: Path, operator: Operator) -> Operator:
+def declaring(kubectl: Kubectl, project: Path, operator: Operator) -> Operator:
     """Start an operator whose watch declares a status, and the fields that it is made of."""
+    # Without it no Pod is accepted, and the run would fail and be repeated.
+    kubectl.wait_for_account()
     role = project / ROLE
     role.write_text(role.read_text() + POD)
     with (project / "watches.yaml").open("a") as watches:
