@@ -23,7 +23,7 @@ from operator_runner.devcluster import Cluster, ports
 from tests.support.operator import REPOSITORY, Operator, copy_project
 
 PROJECT = Path(__file__).parent / "project"
-_IDLE_TIMEOUT_SECONDS = 60.0
+_IDLE_TIMEOUT_SECONDS = 180.0
 _QUIET_SECONDS = 0.3
 """Time without a new process; longer than the fork server's delay before it prepares a run."""
 _LOG_LINES = 12
@@ -92,7 +92,7 @@ class Site:
         self._ended += text[:whole].count(b'"Reconciled"')
         return self._ended
 
-    def wait_for_end(self, count: int, seconds: float = 60) -> None:
+    def wait_for_end(self, count: int, seconds: float = 180) -> None:
         """Wait until `count` runs have succeeded. Raises BenchError with the end of the log."""
         try:
             wait_until(lambda: self.ended() >= count, f"{count} runs ended", seconds)

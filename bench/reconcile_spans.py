@@ -78,8 +78,10 @@ class Traces:
 
     def _heads(self, tasks: Sequence[Span]) -> list[ProcessLifetime]:
         """Return the processes that may be the run's supervisor."""
-        lifetimes = (lifetime for lifetime in self.lifetimes if lifetime.depth == 1)
-        return [lifetime for lifetime in lifetimes if self._ms(lifetime.end) >= tasks[-1].end]
+        lifetimes = [each for each in self.lifetimes if each.depth == 1 and self._below(each)]
+        found = [each for each in lifetimes if self._ms(each.end) >= tasks[-1].end]
+        # On a busy machine it may have been looked at for the last time before the last task ended.
+        return found or [max(lifetimes, key=lambda lifetime: lifetime.end)]
 
     def _tasks(self) -> Iterable[Span]:
         begin = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -108,3 +109,10 @@ def test_boxes_of_a_lane_do_not_hide_each_other() -> None:
     boxes = root.findall("{http://www.w3.org/2000/svg}g/{http://www.w3.org/2000/svg}rect")
     rows = [box.get("y") for box in boxes]
     assert rows[0] == rows[2] != rows[1]
+
+
+def test_a_supervisor_that_was_last_seen_before_the_end_of_its_last_task_is_found() -> None:
+    """A busy machine looks at the processes late, and those for the next run may not be there."""
+    seen = [ProcessLifetime(10, 1, 1, at(-50), at(75)), ProcessLifetime(11, 10, 2, at(-40), at(75))]
+    spans = replace(traces(), lifetimes=seen).spans()
+    assert {span.name for span in spans if span.lane == "processes"} == {"supervisor", "play"}
