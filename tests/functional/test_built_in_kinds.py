@@ -162,7 +162,7 @@ def test_a_cluster_scoped_kind_without_spec_has_variables_and_conditions(
     wait_for_text(kubectl, operator, "view", f"seen-{name}")
     kubectl.apply(body | {"rbacBindings": [{"roleName": "edit"}]})
     wait_for_text(kubectl, operator, "edit", f"seen-{name}")
-    kubectl("wait", "--for=condition=Successful", f"{kind}/{name}", "--timeout=90s")
+    kubectl("wait", "--for=condition=Successful", f"{kind}/{name}", "--timeout=180s")
     assert _causes(operator) == ["start", "spec: rbacBindings[0].roleName"]
     kubectl("delete", "crd", kind)
 
@@ -206,7 +206,8 @@ def test_get_lists_the_watched_resources_of_an_operator_that_answers(
     kubectl("create", "role", "user", "--verb=list", "--resource=echoes.test.example.com")
     account = f"{kubectl.namespace}:user"
     kubectl("create", "rolebinding", "user", "--role=user", f"--serviceaccount={account}")
-    kubectl.wait_for_permission(f"system:serviceaccount:{account}", "list", "echoes")
+    user_name = f"system:serviceaccount:{account}"
+    kubectl.wait_for_permission(user_name, "list", "echoes.test.example.com")
     user = RunnerCli(kubectl.kubeconfig("user", tmp_path), kubectl.namespace)
     few = user.run("get", work_dir, "--output=name")
     assert (few.returncode, few.stdout) == (0, "echo.test.example.com/b\n")
