@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from operator_runner.devcluster import Cluster
-from operator_runner.devcluster.health import ESTABLISHED
 from tests.support.author_shell import author_shell
 from tests.support.doc_commands import steps
+from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.session import Session
 
@@ -40,7 +40,8 @@ def pages_shell(control_plane_cluster: Cluster, tmp_path: Path) -> Iterator[Sess
     with author_shell(project, control_plane_cluster, tmp_path, {"jq -r .": _JQ}) as shell:
         shell.run("kubectl apply --filename=crd.yaml")
         try:
-            shell.run(f"kubectl wait '{ESTABLISHED}' crd/pages.debug.example.com")
+            plain = Kubectl(control_plane_cluster.bin / "kubectl", "default")
+            plain.wait_for_kinds("pages.debug.example.com")
             # docs/debugging.md has a page of this name too. The garbage collector deletes the
             # ConfigMap of that page, which a run of the new page would find until then.
             shell.run("kubectl wait --for=delete --timeout=180s configmap/page-sample")
