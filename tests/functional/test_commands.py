@@ -15,6 +15,7 @@ import pytest
 from operator_runner.cli import main
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
+from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
 from tests.support.session import Session
 
@@ -142,13 +143,15 @@ def shell(
         yield shell
 
 
-def test_read_only_commands_are_executed(shell: Session) -> None:
+def test_read_only_commands_are_executed(shell: Session, kubectl: Kubectl) -> None:
     """One after the other, in a copy of the checkout, on a real API server."""
     safe = [command for command in COMMANDS if command not in ELSEWHERE.keys() | NEVER]
     assert "make install" in safe
     # Objects that other tests use are removed last.
     for command in sorted(safe, key=lambda command: "uninstall" in command):
         shell.run(f"( {command} )")
+        if command == "make install":
+            kubectl.wait_for_kinds(KIND)
 
 
 def test_deploy_without_prometheus_installs_everything_else(
