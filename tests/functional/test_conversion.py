@@ -184,7 +184,8 @@ def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operato
     kubectl.apply(nginx("broken", version="v1alpha2", ports=PORTS))
     kubectl("annotate", f"{V1}/broken", f"{MARK}={{", "--overwrite")
     assert spec(kubectl, V2, "broken") == {"ports": [{"containerPort": 8080, "protocol": "TCP"}]}
-    lines = operator.lines("Ignoring an invalid conversion annotation")
+    # The log is written beside the conversion.
+    lines = eventually(lambda: operator.lines("Ignoring an invalid conversion annotation"))
     assert {line["resource"] for line in lines} == {f"NginxOperator {NAMESPACE}/broken"}
 
 

@@ -54,8 +54,9 @@ def replica(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> Iterator[M
             "--leader-elect",
             "--leader-election-id=nginx",
             f"--leader-election-namespace={kubectl.namespace}",
-            "--leader-elect-lease-duration=8s",
-            "--leader-elect-renew-deadline=6s",
+            # A leader that cannot renew for as long ends, on a busy machine too.
+            "--leader-elect-lease-duration=20s",
+            "--leader-elect-renew-deadline=15s",
             f"--webhook-port={port}",
             f"--webhook-service={kubectl.namespace}/webhook:{service}",
             *flags,
