@@ -20,6 +20,8 @@ from tests.support.prometheus import JOB, promtool, rules_of
 CONFIG = REPOSITORY / "config"
 RULES = CONFIG / "prometheus" / "rules.yaml"
 PAGE = REPOSITORY / "docs" / "monitoring.md"
+PACKAGE = REPOSITORY / "operator_runner"
+_MESSAGE = re.compile(r'log\.(?:info|warning|error|exception)\(\s*"([^"]*)"')
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -61,6 +63,18 @@ def test_each_alert_has_a_runbook() -> None:
         assert {"summary", "description", "runbook"} == set(texts), name
         assert texts["runbook"].endswith(f"docs/monitoring.md#{name.lower()}"), name
         assert name.lower() in anchors
+
+
+def test_the_runbook_searches_for_lines_that_the_operator_logs() -> None:
+    """Alerts quote messages of the log, and the page has commands that search for them."""
+    quoted = re.findall(r'[Ll]og(?:\'s last)? line "(.*?)"', RULES.read_text())
+    searched = re.findall(r"\| grep (?:-i |-iE )?'?(.*?)'?$", PAGE.read_text(), re.MULTILINE)
+    assert len(quoted) > 1
+    assert len(searched) > 2
+    sources = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    messages = "\n".join(_MESSAGE.findall(sources))
+    for text in (*quoted, *searched):
+        assert re.search(text, messages, re.IGNORECASE), text
 
 
 def _headings() -> list[str]:
