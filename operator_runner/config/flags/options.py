@@ -158,7 +158,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         "Maximum runs of one kind; MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP> overrides it.",
         default=None,
         type=int,
-        show_default=f"{cores()}, the cores",
+        show_default=f"{cores()}, one per core",
     ),
     _option(
         _RUNS,
@@ -330,7 +330,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _option(
         _LOGS,
         "--zap-log-level",
-        "Log level: debug, info, error, panic, or a number above 0 for debug.",
+        "Log level: debug, info, warn, error, panic, or a number above 0 for debug.",
         default=None,
         show_default="info",
     ),

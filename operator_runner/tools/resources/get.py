@@ -65,9 +65,9 @@ def get(
 ) -> None:
     """List resources with readiness, runs and failures.
 
-    Without arguments, list the resources of all CRDs of which an operator has handled one, and all
-    that the operators that answer watch. KIND is spelled as for kubectl: wikis, wiki, a short name,
-    wiki.apps.example.com.
+    Without arguments, list the resources of each CRD of which an operator has handled at least
+    one, and the resources that an operator watches, if it answers. KIND is spelled as for kubectl:
+    wikis, wiki, a short name, wiki.apps.example.com.
     """
     if all_namespaces and any("/" in each for each in wanted):
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
