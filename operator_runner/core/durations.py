@@ -22,6 +22,8 @@ _NANOSECONDS = {
 }
 DURATION_PATTERN = rf"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)({'|'.join(_NANOSECONDS)}))+)"
 """Regular expression of a duration, for JSON schemas. It does not check the limits."""
+DURATION_HINT = "write a duration such as 30s, 10m or 1h30m"
+"""End of an error message about an invalid duration."""
 _TERM = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)")
 _MILLISECOND, _SECOND = 1_000, 1_000_000  # in microseconds
 _LIMIT = 1 << 63  # Go counts nanoseconds in an int64

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import click
 
-from operator_runner.core.durations import parse_duration
+from operator_runner.core.durations import DURATION_HINT, parse_duration
 from operator_runner.core.settings import Address, ShardSettings
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -34,7 +34,7 @@ def go_duration(text: str) -> timedelta:
     try:
         return parse_duration(text)
     except ValueError as error:
-        message = f"{error}; write a duration such as 30s, 10m or 1h30m"
+        message = f"{error}; {DURATION_HINT}"
         raise click.BadParameter(message) from error
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.keys import Key, Shape
-from operator_runner.core.durations import parse_duration
+from operator_runner.core.durations import DURATION_HINT, parse_duration
 from operator_runner.core.model import Json
 
 
@@ -156,7 +156,7 @@ class MapReader:
         try:
             return parse_duration(item.value)
         except ValueError as error:
-            self.problem(name, f"{error}; write a duration such as 30s, 10m or 1h30m")
+            self.problem(name, f"{error}; {DURATION_HINT}")
             return None
 
     def mapping(self, name: str) -> Json:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from operator_runner.core.durations import parse_duration
+from operator_runner.core.durations import DURATION_HINT, parse_duration
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.tools.kubeconfig import kubeconfig_options
 from operator_runner.tools.resources.output import OutputFormat
@@ -33,7 +33,7 @@ class NameType(click.ParamType[ResourceName]):
         try:
             return value if isinstance(value, ResourceName) else ResourceName.parse(value)
         except ValueError as error:
-            self.fail(f"{error}; write a duration such as 30s, 10m or 1h30m", param, ctx)
+            self.fail(str(error), param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -113,9 +113,12 @@ class DurationType(click.ParamType[timedelta]):
     ) -> timedelta:
         """Return the duration; end with a usage error for an invalid one."""
         try:
-            return value if isinstance(value, timedelta) else parse_duration(value)
+            duration = value if isinstance(value, timedelta) else parse_duration(value)
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(f"{error}; {DURATION_HINT}", param, ctx)
+        if duration < timedelta(0):
+            self.fail(f"{value} is negative; {DURATION_HINT}", param, ctx)
+        return duration
 
 
 def _output_option(
