@@ -48,8 +48,10 @@ def packed(source: Path, environment: Mapping[str, str]) -> tuple[ImageSpec, Pat
     """Return the image that `source` describes, and its archive in the cache."""
     try:
         text = source.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ImageError(f"{source} cannot be read: {error}") from error
+    except OSError as error:
+        raise ImageError(f"{source}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ImageError(f"{source}: cannot be read: {error}") from error
     spec = image_spec.parse(text, str(source))
     folder = files.private_folder(cache_folder(environment) / "images")
     debian = _command("dpkg", "--print-architecture").strip()

@@ -74,6 +74,10 @@ def read_bundles(folders: Iterable[Path]) -> tuple[StoredBundle, ...]:
 
 def read_bundle(folder: Path) -> StoredBundle:
     """Return the bundle of a folder. Raises ConfigError with the missing or invalid file."""
+    if not (folder / ANNOTATIONS).is_file():
+        raise ConfigError(
+            f"{folder}: {ANNOTATIONS} is missing; name a folder that `operator-runner bundle` wrote"
+        )
     labels = dict(nested(_one(folder / ANNOTATIONS), "annotations") or {})
     for label in ("package", "channels", "manifests"):
         if not labels.get(f"{PREFIX}bundle.{label}.v1"):

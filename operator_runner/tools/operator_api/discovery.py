@@ -40,7 +40,8 @@ class Operators:
         """The reason why no operator answers, in a sentence."""
         faults = "; ".join(dict.fromkeys(self.faults))
         return faults or (
-            f"found no Pod with the label {LABEL}, and no operator of this user on this machine"
+            f"found no Pod with the label {LABEL}, and no operator of this user and cluster with "
+            f"the work dir {DEFAULT_WORK_DIR}; set --work-dir if yours has another"
         )
 
     async def collect(

@@ -359,4 +359,4 @@ def test_errors_name_missing_files(tmp_path: Path, kustomize: str) -> None:
     assert "config/manifests: no such directory" in done.stderr
     done = run(tmp_path, "catalog", str(tmp_path))
     assert done.returncode == 1
-    assert "metadata/annotations.yaml: cannot be read: No such file or directory\n" in done.stderr
+    assert ": metadata/annotations.yaml is missing; name a folder that " in done.stderr

@@ -95,8 +95,8 @@ def test_dependencies_become_requirements(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_bundle_is_an_error(tmp_path: Path) -> None:
-    """The missing file is named."""
-    with pytest.raises(ConfigError, match=r"metadata/annotations\.yaml: cannot be read"):
+    """The missing file is named, and what to name instead."""
+    with pytest.raises(ConfigError, match=r"metadata/annotations\.yaml is missing"):
         read_bundles([tmp_path])
 
 
