@@ -66,35 +66,6 @@ class KindOrNameType(click.ParamType[str]):
         return complete_kinds(ctx, incomplete)
 
 
-class IdOrNameType(click.ParamType[str | ResourceName]):
-    """An argument ID of a run, or KIND/NAME."""
-
-    name = "ID"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | ResourceName:
-        """Return the ID or the name; end with a usage error for an invalid name."""
-        is_id = isinstance(value, str) and "/" not in value
-        return str(value) if is_id else NameType().convert(value, param, ctx)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return runs, or resources of the cluster, that begin with `incomplete`."""
-        found = NameType().shell_complete(ctx, param, incomplete)
-        return found if "/" in incomplete else [*complete_runs(ctx, param, incomplete), *found]
-
-
-def complete_runs(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the IDs of runs that begin with `incomplete`."""
-    from operator_runner.tools.resources import completion  # noqa: PLC0415 (slow import)
-
-    return completion.complete_runs(ctx, incomplete)
-
-
 def _complete_namespaces(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

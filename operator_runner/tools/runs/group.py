@@ -9,7 +9,6 @@ from click.shell_completion import CompletionItem
 
 from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
 from operator_runner.tools.resources.options import (
-    IdOrNameType,
     KindOrNameType,
     cluster_options,
     complete,
@@ -20,6 +19,7 @@ from operator_runner.tools.resources.options import (
 )
 from operator_runner.tools.resources.output import OutputFormat
 from operator_runner.tools.resources.resource_name import ResourceName
+from operator_runner.tools.runs.run_argument import IdOrNameType
 
 _WANTED = click.Argument(["wanted"])
 
