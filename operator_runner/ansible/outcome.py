@@ -14,11 +14,11 @@ from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
 from operator_runner.core.truncation import truncated
+from operator_runner.telemetry.printable import without_colours
 
 # ansible-operator reports the recap of this host only; its inventory has no other.
 _HOST = "localhost"
 _REQUEUE_EVENTS = {"runner_on_ok", "runner_item_on_ok"}
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
 _EMPTY_MESSAGES = (None, "", "Unknown error.")
 _MAX_REASON_CHARACTERS = 2000
@@ -133,7 +133,7 @@ def reason_from_output(output: str) -> str:
 
 
 def _lines(output: str) -> list[str]:
-    return _ANSI.sub("", output).replace("\r", "").strip().splitlines()
+    return without_colours(output).replace("\r", "").strip().splitlines()
 
 
 def _error_starts(lines: list[str]) -> list[int]:

@@ -15,6 +15,8 @@ Json: TypeAlias = dict[str, Any]
 
 ANNOTATION_DOMAIN = "operator-runner.dev"
 """Domain of the annotations that only this runner defines, as in `operator-runner.dev/cause`."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation of kubectl that has all fields of a client-side apply, those of Secrets included."""
 TYPE_TAG_PREFIX = "__ansible_"
 """Prefix of the keys that Ansible's JSON decoder interprets as type information.
 

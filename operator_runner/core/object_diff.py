@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from operator_runner.core.field_paths import changed_paths
-from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.model import GVK, LAST_APPLIED, Json, ObjectRef
 
 _METADATA = ("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Annotation that has all fields of a client-side apply once more, those of Secrets included."""
 _REPORTS = frozenset({"Event"})
 """Kinds that report on an object and are not part of what a resource asks for."""
 _MASK, _MASK_BEFORE, _MASK_AFTER = "***", "*** (before)", "*** (after)"
@@ -86,7 +84,7 @@ def _compared(body: Json | None) -> Json | None:
     annotations = kept.get("annotations")
     if isinstance(annotations, dict):
         kept["annotations"] = {
-            name: value for name, value in annotations.items() if name != _LAST_APPLIED
+            name: value for name, value in annotations.items() if name != LAST_APPLIED
         }
         if not kept["annotations"]:
             del kept["annotations"]

@@ -28,6 +28,9 @@ from operator_runner.kube.session import Connection, fenced_by
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Content types of objects and lists of which only the metadata is read."""
 FIELD_MANAGER = "operator-runner"
 
 _ERRORS: dict[int, type[ApiError]] = {

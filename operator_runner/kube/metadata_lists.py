@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from operator_runner.core.model import Json
-from operator_runner.kube.api import Api
+from operator_runner.kube.api import METADATA_LIST, Api
 from operator_runner.kube.paging import list_pages
 
-_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _KEPT_SECONDS = 10.0
 """Time that a list is kept; readers accept younger ones only."""
 
@@ -60,7 +59,7 @@ class MetadataLists:
     async def _read(self, collection: str, query: str) -> MetadataList:
         objects, version = {}, ""
         params = dict(parse_qsl(query))
-        async for page in list_pages(self._api, collection, params=params, accept=_ACCEPT):
+        async for page in list_pages(self._api, collection, params=params, accept=METADATA_LIST):
             version = str(page["metadata"].get("resourceVersion", ""))
             for item in page.get("items") or ():
                 metadata = item["metadata"]

@@ -18,18 +18,24 @@ import structlog
 
 from operator_runner.core import json_bounds
 from operator_runner.core.errors import ApiError, Forbidden, NotFound, Unavailable
-from operator_runner.core.model import Json
-from operator_runner.kube.api import Api, error_from_status, metadata_watch_key
+from operator_runner.core.model import LAST_APPLIED, Json
+from operator_runner.kube.api import (
+    JSON,
+    METADATA,
+    METADATA_LIST,
+    Api,
+    error_from_status,
+    metadata_watch_key,
+)
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.line_splitting import split_lines
 from operator_runner.kube.object_readiness import Health, health_of
 from operator_runner.kube.paging import list_pages
 
-_META = "g=meta.k8s.io;v=v1,application/json"
-_LIST = f"application/json;as=PartialObjectMetadataList;{_META}"
-_WATCH = f"application/json;as=PartialObjectMetadata;{_META}"
+_LIST = f"{METADATA_LIST},{JSON}"
+_WATCH = f"{METADATA},{JSON}"
 """An aggregated API without support for these sends whole objects."""
-_WHOLE = "application/json"
+_WHOLE = JSON
 _METADATA_PAGE = 100
 _WHOLE_PAGE = 20
 """Objects in one page. An object may have 1.5 MB and its metadata a third of it; a page is decoded
@@ -43,7 +49,6 @@ _BACKOFF = (0.8, 30.0)
 _STABLE_SECONDS = 5.0
 """A watch of this duration resets the backoff."""
 _GONE = 410
-_UNUSED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _log = structlog.get_logger(__name__)
 
@@ -262,9 +267,9 @@ class Reflector:
 
     def _reduce(self, item: Json) -> Json:
         metadata = dict(item["metadata"])
-        if _UNUSED in metadata.get("annotations", ()):
+        if LAST_APPLIED in metadata.get("annotations", ()):
             annotations = metadata["annotations"]
-            metadata["annotations"] = {k: v for k, v in annotations.items() if k != _UNUSED}
+            metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
         gvk = self.resource.gvk
         return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
 

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from operator_runner.core.field_paths import ABSENT, changed_fields, is_cut
-from operator_runner.core.model import FieldChange, Json, ObjectRef
+from operator_runner.core.model import LAST_APPLIED, FieldChange, Json, ObjectRef
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry.redaction import redact
 
@@ -29,8 +29,6 @@ _MAX_PATH_CHARACTERS = 200
 _KEY = secrets.token_bytes(16)
 """Key of the digests, so that a short password cannot be found by its digest."""
 _METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Annotation that has all fields of a client-side apply once more."""
 _MAX_VALUE_BYTES = 300
 """Limit for a displayed value."""
 _SECRET_KINDS = frozenset({"Secret", "SealedSecret", "TokenRequest"})
@@ -86,7 +84,7 @@ def _compared(body: Json) -> Json:
     }
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
-        kept = {name: value for name, value in annotations.items() if name != _LAST_APPLIED}
+        kept = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
         metadata["annotations"] = kept
     content = {
         name: value

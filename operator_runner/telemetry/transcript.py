@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import structlog
 
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry import output_thread
-from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.printable import printable, without_colours
 from operator_runner.telemetry.redaction import redact
 
 _log = structlog.get_logger(__name__)
 _LIMIT_BYTES = 256 * 1024
 """Limit of one piece of output; all of it is in the artifacts of the run."""
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def write(text: str) -> None:
@@ -23,7 +21,7 @@ def write(text: str) -> None:
 
     If stdout is closed, the run continues and the error is logged.
     """
-    plain = _COLOUR.sub("", truncated(text, _LIMIT_BYTES)).replace("\r\n", "\n")
+    plain = without_colours(truncated(text, _LIMIT_BYTES)).replace("\r\n", "\n")
     try:
         output_thread.write(sys.stdout, printable(str(redact(plain))) + "\n")
     except OSError as error:

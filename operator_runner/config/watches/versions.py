@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from operator_runner.core.model import Json, Watch
+from operator_runner.core.model import LAST_APPLIED, Json, Watch
 
 _BOOKKEEPING = {"f:metadata", "f:status"}
-_APPLIED = "f:kubectl.kubernetes.io/last-applied-configuration"
+_APPLIED = f"f:{LAST_APPLIED}"
 
 
 def introduce(watches: Sequence[Watch]) -> tuple[Watch, ...]:

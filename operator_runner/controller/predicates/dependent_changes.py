@@ -21,10 +21,9 @@ from operator_runner.core.field_paths import (
     managed_paths,
     summarize,
 )
-from operator_runner.core.model import Json
+from operator_runner.core.model import LAST_APPLIED, Json
 from operator_runner.core.resource_versions import is_certainly_older
 
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMPARED = ("labels", "annotations", "ownerReferences", "finalizers")
 """Metadata that a role may have set; the API server maintains the rest."""
 
@@ -173,7 +172,8 @@ def _compared(metadata: Json, of_status: list[Json], others: list[Json]) -> Json
     """Return the metadata that a role may have set, without what is written with the status."""
     return {
         key: _digests(
-            metadata.get(key) or {}, _keys(key, of_status) - _keys(key, others) | {_LAST_APPLIED}
+            metadata.get(key) or {},
+            _keys(key, of_status) - _keys(key, others) | {LAST_APPLIED},
         )
         for key in _COMPARED
     }

@@ -17,10 +17,15 @@ from datetime import datetime
 from typing import Any
 
 from operator_runner.core.field_paths import changed_paths, summarize
-from operator_runner.core.model import Cause, Json, Trigger, Watch, desired_state
+from operator_runner.core.model import (
+    LAST_APPLIED,
+    Cause,
+    Json,
+    Trigger,
+    Watch,
+    desired_state,
+)
 from operator_runner.reconcile.request_annotations import ANNOTATIONS, requested_change
-
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ def _desired(body: Json, ignored: str) -> Json:
 def _annotations(metadata: Json) -> dict[str, str]:
     """Return the annotations without kubectl's copy of the whole object."""
     annotations = metadata.get("annotations") or {}
-    return {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+    return {key: value for key, value in annotations.items() if key != LAST_APPLIED}
 
 
 def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> set[str]:

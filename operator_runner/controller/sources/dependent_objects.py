@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from operator_runner.core.model import GVK, Json, ObjectRef, Watch, uid_of
+from operator_runner.core.model import GVK, LAST_APPLIED, Json, ObjectRef, Watch, uid_of
 from operator_runner.core.resource_versions import is_certainly_older
 from operator_runner.kube.watch import EventType, MetadataEvent
 
@@ -23,7 +23,6 @@ _MAX_OBJECTS = 1000
 """Objects of one resource; further ones are left out."""
 _MAX_BYTES = 64 * 1024**2
 """Compressed bytes of all objects; a Deployment has 1 or 2 KiB."""
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _PARTS = ("spec", "status")
 
 
@@ -177,9 +176,9 @@ class DependentObjects:
 
 def _compressed(body: Json) -> bytes:
     metadata = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
-    if _LAST_APPLIED in (metadata.get("annotations") or ()):
+    if LAST_APPLIED in (metadata.get("annotations") or ()):
         annotations = metadata["annotations"]
-        metadata["annotations"] = {k: v for k, v in annotations.items() if k != _LAST_APPLIED}
+        metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
     kept = {"metadata": metadata, **{part: body[part] for part in _PARTS if part in body}}
     return zlib.compress(json.dumps(kept, separators=(",", ":")).encode())
 

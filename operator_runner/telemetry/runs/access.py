@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from operator_runner.core.model import ANNOTATION_DOMAIN
+
 PREFIX = "/api/"
 ROOT = f"{PREFIX}v1"
 TOKEN_HEADER = "X-Operator-Runner-Token"  # noqa: S105 (a name)
 """Header of a token for this API alone: the API server's proxy drops Authorization."""
-AUDIENCE = "operator-runner.dev"
+AUDIENCE = ANNOTATION_DOMAIN
 """Audience of such a token; no other server accepts it."""
 PERMISSION_PREFIX = "/operator-runner"
 """Prefix of paths in permissions: by default every authenticated user may `get` /api/*."""

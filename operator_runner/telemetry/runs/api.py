@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +10,7 @@ from aiohttp import web
 
 from operator_runner.core.model import Json
 from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
-from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.printable import printable, without_colours
 from operator_runner.telemetry.runs.access import ROOT
 from operator_runner.telemetry.runs.operator_view import OperatorView
 from operator_runner.telemetry.runs.record import matches, object_json, timestamp
@@ -21,7 +20,6 @@ _DEFAULT_LIMIT, _MAX_LIMIT = 50, 500
 _FOLLOW_SECONDS = 5.0
 """Longest pause in the output of a followed run, after which the connection is checked."""
 _MAX_OUTPUT_CHARACTERS = 1024 * 1024
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -158,7 +156,7 @@ def _schedule_json(entry: ScheduleEntry) -> Json:
 
 
 def _plain(text: str) -> str:
-    return printable(_COLOUR.sub("", text).replace("\r\n", "\n"))
+    return printable(without_colours(text).replace("\r\n", "\n"))
 
 
 def _json(document: Json) -> web.Response:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
-from operator_runner.kube.api import FIELD_MANAGER, JSON, Api
+from operator_runner.kube.api import FIELD_MANAGER, JSON, METADATA_LIST, Api
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.paging import list_pages
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from operator_runner.tools.operator_api.watched_kinds import WatchedKind
     from operator_runner.tools.resources.cluster import ClusterView
 
-METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+ACCEPT_METADATA = f"{METADATA_LIST},{JSON}"
+"""Lists of metadata; an aggregated API without support for these sends whole objects."""
 _CONCURRENCY = 8
 """Requests at a time."""
 
@@ -104,7 +105,7 @@ async def all_kinds(
             continue
         try:
             path = kind.path(selection.namespace)
-            await cluster.api.request("GET", path, params={"limit": "1"}, accept=METADATA)
+            await cluster.api.request("GET", path, params={"limit": "1"}, accept=ACCEPT_METADATA)
         except Forbidden:
             selection.forbidden_watched.append(kind)
         else:
@@ -124,7 +125,9 @@ async def _add_handled_kinds(cluster: ClusterView, selection: ResourceSelection)
         async with limit:
             try:
                 path = resource.path(selection.namespace)
-                async for page in list_pages(cluster.api, path, accept=METADATA, outer_levels=2):
+                async for page in list_pages(
+                    cluster.api, path, accept=ACCEPT_METADATA, outer_levels=2
+                ):
                     if any(map(_is_handled, page.get("items") or ())):
                         return True
             except Forbidden:
@@ -158,7 +161,9 @@ async def refs(api: Api, kind: ApiResource, namespace: str | None) -> list[Objec
     """Return the resources of a kind in a namespace, None for all. Raises ApiError."""
     return [
         ObjectRef.of_kind(kind.gvk, item)
-        async for page in list_pages(api, kind.path(namespace), accept=METADATA, outer_levels=2)
+        async for page in list_pages(
+            api, kind.path(namespace), accept=ACCEPT_METADATA, outer_levels=2
+        )
         for item in page.get("items") or ()
     ]
 

@@ -185,12 +185,14 @@ class _Search:
 
     async def _list(self, kind: ApiResource) -> dict[ObjectRef, Json]:
         from operator_runner.kube.paging import list_pages  # noqa: PLC0415 (slow import)
-        from operator_runner.tools.resources.listing import METADATA  # noqa: PLC0415
+        from operator_runner.tools.resources.listing import ACCEPT_METADATA  # noqa: PLC0415
 
         found: dict[ObjectRef, Json] = {}
         path = kind.path(self.namespace)
         try:
-            async for page in list_pages(self.cluster.api, path, accept=METADATA, outer_levels=2):
+            async for page in list_pages(
+                self.cluster.api, path, accept=ACCEPT_METADATA, outer_levels=2
+            ):
                 for item in page.get("items") or ():
                     found[ObjectRef.of_kind(kind.gvk, item)] = item
         except (Forbidden, Unavailable):

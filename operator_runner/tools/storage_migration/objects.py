@@ -17,14 +17,13 @@ from typing import TypeVar
 from operator_runner.core.errors import ApiError, Conflict, Expired, NotFound, Unavailable
 from operator_runner.core.model import Json
 from operator_runner.kube import paging
-from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
+from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, METADATA_LIST, Api
 from operator_runner.tools.storage_migration.target import MigrationTarget
 
 T = TypeVar("T")
 
 PAGE = 100
 """Objects in a page: the most that is repeated after a kill."""
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0)
 """Delays between attempts while the API server is unavailable, such as during its upgrade."""
 _UNAVAILABLE = frozenset({0, 429, 503, 504})
@@ -100,7 +99,7 @@ class StoredObjects:
 
     async def _list(self, version: str, continue_token: str) -> ObjectPage:
         path = self._target.path(version)
-        list_at = partial(paging.list_page, self._api, path, limit=PAGE, accept=_METADATA)
+        list_at = partial(paging.list_page, self._api, path, limit=PAGE, accept=METADATA_LIST)
         try:
             answer = await list_at(continue_token)
         except Expired as error:

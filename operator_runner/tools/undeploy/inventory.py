@@ -8,14 +8,12 @@ from collections.abc import Sequence
 
 from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.kube.api import Api
+from operator_runner.kube.api import METADATA, METADATA_LIST, Api
 from operator_runner.kube.discovery import ApiResource as Kind
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.paging import list_pages
 from operator_runner.tools.undeploy.deletion_summary import Definition, Resource
 
-_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PODS = Kind(GVK("", "v1", "Pod"), "pods", True)
 _CLAIMS = Kind(GVK("", "v1", "PersistentVolumeClaim"), "persistentvolumeclaims", True)
@@ -143,7 +141,7 @@ class Inventory:
             try:
                 kind = await self._discovery.resource(gvk)
                 path = kind.path(namespace, reference["name"])
-                body = await self._api.request("GET", path, accept=_METADATA)
+                body = await self._api.request("GET", path, accept=METADATA)
             except NotFound:
                 body = {"metadata": {}}
             self._owners[uid] = body["metadata"].get("ownerReferences") or ()
@@ -151,7 +149,7 @@ class Inventory:
 
     async def _list(self, kind: Kind, namespace: str | None) -> list[Json]:
         """Return the metadata of all objects of a kind; None: of all namespaces."""
-        pages = list_pages(self._api, kind.path(namespace), accept=_METADATA_LIST)
+        pages = list_pages(self._api, kind.path(namespace), accept=METADATA_LIST)
         return [item["metadata"] async for page in pages for item in page.get("items") or ()]
 
 
