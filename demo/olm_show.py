@@ -45,7 +45,7 @@ def approve(console: Console, installation: Installation, version: str) -> None:
         lambda: installation.plan(version),
         installation.trouble,
     )
-    _say(console, f"OLM proposes {version} by the InstallPlan {plan}; approving it:")
+    _print(console, f"OLM proposes {version} by the InstallPlan {plan}; approving it:")
     approved = json.dumps({"spec": {"approved": True}})
     where = f"-n {installation.namespace} --type=merge"
     command = f"kubectl patch installplan {plan} {where} --patch='{approved}'"
@@ -71,9 +71,9 @@ def follow(
             for name, phase in phases.items():
                 if printed.get(name) != phase:
                     seconds = time.monotonic() - begin
-                    _say(console, f"{seconds:5.1f} s  {name}: {phase}")
+                    _print(console, f"{seconds:5.1f} s  {name}: {phase}")
             for name in printed.keys() - phases.keys():
-                _say(console, f"{time.monotonic() - begin:5.1f} s  {name}: deleted")
+                _print(console, f"{time.monotonic() - begin:5.1f} s  {name}: deleted")
             printed = phases
             if any(phase.startswith("Failed") for phase in phases.values()):
                 raise DemoError(f"OLM stopped the installation\n{installation.trouble()}")
@@ -93,7 +93,7 @@ def page(console: Console, url: str) -> None:
     console.print(f"HTTP 200 from nginx on {url}")
 
 
-def _say(console: Console, line: str) -> None:
+def _print(console: Console, line: str) -> None:
     console.print(line, markup=False, soft_wrap=True)
 
 

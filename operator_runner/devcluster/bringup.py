@@ -57,7 +57,7 @@ class StartOptions:
     nodes: int | None = None
     """Number of nodes; None: one, or as many as the running cluster has."""
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print a step for the user."""
         self.console.print(text)
 
@@ -67,7 +67,7 @@ def start(options: StartOptions) -> None:
     begin = time.monotonic()
     state = _start_full(options) if options.full else _start_control_plane(options)
     _finish(options, state)
-    options.say(f"The cluster {options.name!r} is up after {time.monotonic() - begin:.1f} s")
+    options.report(f"The cluster {options.name!r} is up after {time.monotonic() - begin:.1f} s")
 
 
 def _start_control_plane(options: StartOptions) -> ClusterState:
@@ -75,7 +75,7 @@ def _start_control_plane(options: StartOptions) -> ClusterState:
     programs = binaries.find(binaries.CONTROL_PLANE, options.environment, options.console)
     _make_folders(home)
     port = ports.require(LOOPBACK, options.port) if options.port else ports.free(LOOPBACK, 1)[0]
-    options.say("Starting etcd, kube-apiserver and kube-controller-manager")
+    options.report("Starting etcd, kube-apiserver and kube-controller-manager")
     endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, nodes=())
     control = control_plane.prepare(programs, home, endpoint, options.name, options.api_server)
     state = save(home, ClusterState(process.boot(), endpoint.url, slot=None))
@@ -88,7 +88,7 @@ def _start_full(options: StartOptions) -> ClusterState:
     home = options.home
     host.require_root()
     if installed := host.require_packages(install=options.install_packages):
-        options.say(f"Installed {', '.join(installed)}")
+        options.report(f"Installed {', '.join(installed)}")
     wanted = (*binaries.CONTROL_PLANE, *binaries.NODE)
     programs = binaries.find(wanted, options.environment, options.console)
     addon_programs = binaries.find_addons(options.environment, options.console)
@@ -97,7 +97,7 @@ def _start_full(options: StartOptions) -> ClusterState:
     _make_folders(home)
     nodes = options.nodes or 1
     what = "the node" if nodes == 1 else f"{nodes} nodes"
-    options.say(f"Starting {what} and the control plane")
+    options.report(f"Starting {what} and the control plane")
     subnets = links.create(home.token, nodes)
     port = ports.require(subnets.host, options.port or _PORT)
     addresses = tuple(subnets.node_of(number + 1) for number in range(nodes))
@@ -138,10 +138,10 @@ def resume(options: StartOptions, state: ClusterState) -> None:
     for part in state.parts:
         running = state.processes.get(part.name)
         if running is None or not process.alive(running):
-            options.say(f"Starting {part.name}, which was not running")
+            options.report(f"Starting {part.name}, which was not running")
             state = supervision.start(options.home, state, part)
     supervision.wait_until_healthy(options.home, state)
-    options.say(f"The cluster {options.name!r} is up")
+    options.report(f"The cluster {options.name!r} is up")
 
 
 def _start_api(state: ClusterState, control: ControlPlane) -> ClusterState:

@@ -111,7 +111,7 @@ class BuildProgress:
                     linked = sum(1 for _ in out.iterdir())
                     text = self._counts.describe(step, linked, self._programs)
                     bar.update(task, description=text, completed=self._counts.fraction())
-                    self._say_plainly(text)
+                    self._print_plainly(text)
             except BaseException:
                 go.terminate()
                 raise
@@ -124,7 +124,7 @@ class BuildProgress:
                 self._record.write(line + "\n")
         self._record.flush()
 
-    def _say_plainly(self, text: str) -> None:
+    def _print_plainly(self, text: str) -> None:
         now = time.monotonic()
         if not self._console.is_terminal and now - self._last_line >= _LINE_INTERVAL_SECONDS:
             self._last_line = now

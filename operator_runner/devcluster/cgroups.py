@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from operator_runner.devcluster.errors import CgroupsUnusable
-from operator_runner.devcluster.locations import numbered
+from operator_runner.devcluster.locations import name_on_node
 
 _ROOT = Path("/sys/fs/cgroup")
 _NEEDED = ("cpu", "cpuset", "memory", "pids")
@@ -27,7 +27,7 @@ def name_of(token: str, number: int = 1) -> str:
 
     A kubelet removes the groups of Pods that it does not know, so each has a group of its own.
     """
-    return numbered(f"operator-runner-{token}", number)
+    return name_on_node(f"operator-runner-{token}", number)
 
 
 def is_v2(root: Path = _ROOT) -> bool:

@@ -20,7 +20,7 @@ def clean(home: Home) -> None:
     """
     deadline = time.monotonic() + _SECONDS
     # Once more after each round: a program may have been starting another one.
-    while remaining := process.marked(home.path):
+    while remaining := process.of_cluster(home.path):
         if time.monotonic() > deadline:
             pids = ", ".join(str(one.pid) for one in remaining)
             raise ClusterError(

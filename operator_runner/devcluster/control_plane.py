@@ -9,7 +9,7 @@ from pathlib import Path
 from operator_runner.devcluster import files, ports
 from operator_runner.devcluster.certificates import Authority, KeyPair, signing_key
 from operator_runner.devcluster.kubeconfig import kubeconfig
-from operator_runner.devcluster.locations import Home, numbered
+from operator_runner.devcluster.locations import Home, name_on_node
 from operator_runner.devcluster.state import Part
 
 LOOPBACK = "127.0.0.1"
@@ -87,7 +87,7 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
         },
     }
     for number, address in enumerate(endpoint.nodes, start=1):
-        file, node = numbered("kubelet", number), node_name(number)
+        file, node = name_on_node("kubelet", number), node_name(number)
         user = authority.client(file, f"system:node:{node}", "system:nodes")
         users[home.pki / f"{file}.kubeconfig"] = user
         authority.server(f"{file}-serving", [address, node])

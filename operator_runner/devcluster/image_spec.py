@@ -133,26 +133,26 @@ class _SpecReader:
 
     source: str
 
-    def wrong(self, field: str, expected: str, value: object) -> ImageError:
+    def invalid(self, field: str, expected: str, value: object) -> ImageError:
         return ImageError(f"{self.source}: {field}: expected {expected}, found {value!r}")
 
     def string(self, value: object, field: str) -> str:
         if not isinstance(value, str):
-            raise self.wrong(field, "a string (in quotes, if it looks like a number)", value)
+            raise self.invalid(field, "a string (in quotes, if it looks like a number)", value)
         return value
 
     def strings(self, value: object, field: str) -> tuple[str, ...]:
         if value is None:
             return ()
         if not isinstance(value, list):
-            raise self.wrong(field, "a list of strings", value)
+            raise self.invalid(field, "a list of strings", value)
         return tuple(self.string(item, f"{field}[{index}]") for index, item in enumerate(value))
 
     def mapping(self, value: object, field: str, keys: frozenset[str] | None) -> dict[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise self.wrong(field, "a mapping", value)
+            raise self.invalid(field, "a mapping", value)
         if keys is not None and (unknown := sorted(value.keys() - keys)):
-            raise self.wrong(field, f"only the keys {', '.join(sorted(keys))}", unknown[0])
+            raise self.invalid(field, f"only the keys {', '.join(sorted(keys))}", unknown[0])
         return value
 
     def each(
@@ -164,7 +164,7 @@ class _SpecReader:
     ) -> list[_T]:
         items = top.get(field) or []
         if not isinstance(items, list):
-            raise self.wrong(field, "a list", items)
+            raise self.invalid(field, "a list", items)
         places = [f"{field}[{index}]" for index in range(len(items))]
         return [
             make(self.mapping(item, place, keys), place)
@@ -176,18 +176,18 @@ class _SpecReader:
         named = _MODULE.fullmatch(module)
         if named is None:
             expected = "a module with its complete version, such as `example.com/module@v1.2.3`"
-            raise self.wrong(f"{place}.module", expected, module)
+            raise self.invalid(f"{place}.module", expected, module)
         below = self.string(item.get("package", "."), f"{place}.package")
         package = posixpath.normpath(posixpath.join(named["path"], below))
         if package != named["path"] and not package.startswith(f"{named['path']}/"):
-            raise self.wrong(f"{place}.package", "a folder of the module", below)
+            raise self.invalid(f"{place}.package", "a folder of the module", below)
         tags = self.strings(item.get("tags"), f"{place}.tags")
         return GoProgram(named["path"], named["version"], package, self.path(item, place), tags)
 
     def kubernetes_program(self, item: dict[str, Any], place: str) -> KubernetesProgram:
         name = self.string(item.get("program"), f"{place}.program")
         if not _PROGRAM.fullmatch(name):
-            raise self.wrong(f"{place}.program", "a name such as `kube-scheduler`", name)
+            raise self.invalid(f"{place}.program", "a name such as `kube-scheduler`", name)
         return KubernetesProgram(name, self.path(item, place))
 
     def directory(self, item: dict[str, Any], place: str) -> Extra:
@@ -204,7 +204,7 @@ class _SpecReader:
     def path(self, item: dict[str, Any], place: str) -> str:
         path = self.string(item.get("path"), f"{place}.path")
         if not path.startswith("/") or posixpath.normpath(path) != path or path == "/":
-            raise self.wrong(f"{place}.path", "an absolute path without `..`", path)
+            raise self.invalid(f"{place}.path", "an absolute path without `..`", path)
         return path.removeprefix("/")
 
     def mode(self, item: dict[str, Any], place: str, default: str) -> int:
@@ -212,4 +212,4 @@ class _SpecReader:
         try:
             return int(mode, 8)
         except ValueError:
-            raise self.wrong(f"{place}.mode", 'octal digits such as "0755"', mode) from None
+            raise self.invalid(f"{place}.mode", 'octal digits such as "0755"', mode) from None

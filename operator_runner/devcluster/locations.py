@@ -80,14 +80,14 @@ class Home:
 
     def node_folder(self, number: int) -> Path:
         """Return the folder of a node, whose numbers begin with 1."""
-        return self.path / numbered("node", number)
+        return self.path / name_on_node("node", number)
 
     def log_of(self, part: str) -> Path:
         """Return the log file of a part."""
         return self.logs / f"{part}.log"
 
 
-def numbered(name: str, number: int) -> str:
+def name_on_node(name: str, number: int) -> str:
     """Return the name of a node's part, folder or file; those of the first node have no number."""
     return name if number == 1 else f"{name}-{number}"
 

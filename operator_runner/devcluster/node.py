@@ -17,7 +17,7 @@ from operator_runner.devcluster import (
 )
 from operator_runner.devcluster.control_plane import node_name
 from operator_runner.devcluster.health import Prober
-from operator_runner.devcluster.locations import Home, numbered
+from operator_runner.devcluster.locations import Home, name_on_node
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.node_config import NodeConfig
 from operator_runner.devcluster.state import ClusterState, save
@@ -30,7 +30,7 @@ def create(
 ) -> tuple[ClusterState, NodeConfig]:
     """Make the namespaces, cgroups and configuration of the next node, and start containerd."""
     number = len(state.nodes) + 1
-    folder, name = files.private_folder(home.node_folder(number)), numbered(NAME, number)
+    folder, name = files.private_folder(home.node_folder(number)), name_on_node(NAME, number)
     (folder / "cni").mkdir()
     cgroups.create(home.token, number)
     arguments = (str(folder), node_name(number))
@@ -56,7 +56,7 @@ def create(
 def load_pause(home: Home, state: ClusterState, archive: Path) -> None:
     """Give the nodes the image of which every Pod needs one container."""
     for number, node in enumerate(state.nodes, start=1):
-        supervision.wait_until_healthy(home, state, numbered("containerd", number))
+        supervision.wait_until_healthy(home, state, name_on_node("containerd", number))
         images.load(node, archive)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from operator_runner.devcluster import cgroups
 from operator_runner.devcluster.control_plane import node_name
-from operator_runner.devcluster.locations import Home, numbered
+from operator_runner.devcluster.locations import Home, name_on_node
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.state import Part
 
@@ -88,7 +88,7 @@ class NodeConfig:
 
     def _kubelet(self) -> dict[str, object]:
         pki = self.home.pki
-        serving = pki / f"{numbered('kubelet', self.number)}-serving"
+        serving = pki / f"{name_on_node('kubelet', self.number)}-serving"
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
@@ -124,7 +124,7 @@ def containerd(config: NodeConfig, init_pid: int) -> Part:
     """Return containerd; its socket is reached through the node's root directory."""
     command = ("containerd", f"--config={config.folder / 'containerd.toml'}")
     socket = f"unix:/proc/{init_pid}/root{CONTAINERD_SOCKET}"
-    return Part(numbered("containerd", config.number), command, socket, node=config.number)
+    return Part(name_on_node("containerd", config.number), command, socket, node=config.number)
 
 
 def kubelet(config: NodeConfig, programs: Path) -> Part:
@@ -132,12 +132,12 @@ def kubelet(config: NodeConfig, programs: Path) -> Part:
     command = (
         str(programs / "kubelet"),
         f"--config={config.folder / 'kubelet.json'}",
-        f"--kubeconfig={config.home.pki / numbered('kubelet', config.number)}.kubeconfig",
+        f"--kubeconfig={config.home.pki / name_on_node('kubelet', config.number)}.kubeconfig",
         f"--hostname-override={config.name}",
         f"--node-ip={config.address}",
     )
     return Part(
-        numbered("kubelet", config.number),
+        name_on_node("kubelet", config.number),
         command,
         _health_url(config, "kubelet"),
         node=config.number,
@@ -159,7 +159,7 @@ def kube_proxy(config: NodeConfig, programs: Path) -> Part:
         "--conntrack-tcp-timeout-close-wait=0",
     )
     return Part(
-        numbered("kube-proxy", config.number),
+        name_on_node("kube-proxy", config.number),
         command,
         _health_url(config, "kube-proxy"),
         node=config.number,

@@ -101,9 +101,9 @@ def alive(process: Process) -> bool:
     return stat is not None and stat.started == process.started and not stat.ended
 
 
-def marked(mark: Path) -> tuple[Process, ...]:
-    """Return all live processes that were started for the cluster whose home is `mark`."""
-    entry = os.fsencode(f"{MARK}={mark}")
+def of_cluster(home: Path) -> tuple[Process, ...]:
+    """Return all live processes that were started for the cluster with this home."""
+    entry = os.fsencode(f"{MARK}={home}")
     found = []
     for pid in _pids():
         with contextlib.suppress(OSError):

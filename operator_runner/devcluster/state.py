@@ -82,7 +82,7 @@ def load(home: Home) -> ClusterState | None:
     """Return the stored state, or None if it does not exist or cannot be read.
 
     None is also returned for a file of another version, or one cut short by a full disk: processes
-    are then still found by their mark (see `process.marked`).
+    are then still found by their mark (see `process.of_cluster`).
     """
     try:
         return _decoded(json.loads(home.state.read_text()))

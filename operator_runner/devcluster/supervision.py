@@ -73,7 +73,7 @@ def wait_until(
     while not done():
         for name, running in state.processes.items():
             if not process.alive(running):
-                raise died(home, name)
+                raise part_died_error(home, name)
         if time.monotonic() > deadline:
             raise NotReady(
                 f"timed out after {seconds:.0f} s waiting for {what}",
@@ -82,7 +82,7 @@ def wait_until(
         time.sleep(_POLL_SECONDS)
 
 
-def died(home: Home, name: str) -> PartDied:
+def part_died_error(home: Home, name: str) -> PartDied:
     """Return the error for a part that ended by itself, with the end of its log."""
     log = home.log_of(name)
     lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:] if log.exists() else []

@@ -58,7 +58,7 @@ class OtherWriters:
             self._differs(body)
         self._known[uid] = state
 
-    def wrote(self, body: Json) -> None:
+    def record_own_write(self, body: Json) -> None:
         """Record the conditions of a resource after a write of this process."""
         self._known[uid_of(body)] = _state(body)
 

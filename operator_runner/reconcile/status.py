@@ -64,7 +64,7 @@ class StatusWriter:
             except ApiError:
                 self._other_writers.forget(uid)  # it may have been carried out
                 raise
-            self._other_writers.wrote(written)
+            self._other_writers.record_own_write(written)
             return written
         raise Conflict(
             f"cannot write the status of {ref}: it changed during each of {attempts} attempts"

@@ -128,7 +128,7 @@ class WarmLauncher:
         """Start a server unless one is ready. Raises RunError if it cannot be started."""
         async with self._starting:
             if self._server is not None and self._server.gone:
-                _log_exit(await self._server.why_gone())
+                _log_exit(await self._server.wait_for_exit_reason())
                 await self._server.stop()
                 self._server = None
             if self._server is None:
@@ -206,7 +206,7 @@ class WarmLauncher:
         )
 
     async def _replace(self, server: ForkServer, changed: str | None) -> None:
-        reason = None if changed is not None else await server.why_gone()
+        reason = None if changed is not None else await server.wait_for_exit_reason()
         if server is not self._server:
             return  # another run has replaced it
         if reason is None:

@@ -75,7 +75,7 @@ class ForkServer:
         self._retired = True
         self._close_if_done()
 
-    async def why_gone(self) -> str:
+    async def wait_for_exit_reason(self) -> str:
         """Return how it has ended, or that it has not; a run has got no answer from it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_EXIT_SECONDS):

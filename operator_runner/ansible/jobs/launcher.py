@@ -182,7 +182,7 @@ class JobLauncher:
         """See `executor.JobsLauncher`."""
         for each in self._expected.take(ref, current):
             fence = Fence(self._term_of(each.uid))
-            if self._leaves(each.uid, fence):
+            if self._is_continued(each.uid, fence):
                 continue
             _log.info("Deleting the Job of a resource without a run", job=each.name)
             self._server.refuse(each.token)
@@ -210,7 +210,7 @@ class JobLauncher:
 
         def is_left() -> bool:
             has_ended = channel.is_complete or bool(channel.fault)
-            return not has_ended and self._leaves(request.uid, fence)
+            return not has_ended and self._is_continued(request.uid, fence)
 
         try:
             with self._server.attach(request.run_id, token, channel, is_left):
@@ -224,7 +224,7 @@ class JobLauncher:
         finally:
             await self._end(client, job, channel, fence, is_left=is_left())
 
-    def _leaves(self, uid: str, fence: Fence) -> bool:
+    def _is_continued(self, uid: str, fence: Fence) -> bool:
         """Return whether another operator, or this one after a restart, continues the Job."""
         try:
             fence.check()

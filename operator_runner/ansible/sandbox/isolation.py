@@ -84,7 +84,7 @@ class Sandbox:
         elif not self.isolation.signals:
             landlock.restrict(["/"])  # signal scopes deny access to other processes as well
         if self.isolation.limits:
-            limits.keep_to_own()
+            limits.restrict_prlimit()
         capabilities.drop()
 
 

@@ -39,7 +39,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_uint16), ("filter", ctypes.POINTER(_Instruction)))
 
 
-def keep_to_own() -> None:
+def restrict_prlimit() -> None:
     """Let this process, and all that it starts, change no limits but those of the caller.
 
     The caller is the pid 0; limits of others can still be read. Raises OSError: EOPNOTSUPP on

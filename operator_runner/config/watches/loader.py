@@ -11,7 +11,7 @@ from operator_runner.config.watches.document import parse
 from operator_runner.config.watches.entry import EntryReader
 from operator_runner.config.watches.expand import expand
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.config.watches.versions import introduce
+from operator_runner.config.watches.versions import with_watched_versions
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Watch
 
@@ -46,7 +46,7 @@ def load(
     watches: tuple[Watch, ...] = ()
     match root.value if root is not None else None:
         case tuple() as items:
-            watches = introduce(reader.read(items))
+            watches = with_watched_versions(reader.read(items))
         case None if not report.problems:
             report.warning(Location(1), "no watches; add an entry for each kind")
         case None:

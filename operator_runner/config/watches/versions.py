@@ -16,7 +16,7 @@ _BOOKKEEPING = {"f:metadata", "f:status"}
 _APPLIED = f"f:{LAST_APPLIED}"
 
 
-def introduce(watches: Sequence[Watch]) -> tuple[Watch, ...]:
+def with_watched_versions(watches: Sequence[Watch]) -> tuple[Watch, ...]:
     """Set the watched versions of the kind of each watch, if there is more than one."""
     by_kind: dict[tuple[str, str], list[Watch]] = defaultdict(list)
     for watch in watches:

@@ -131,7 +131,7 @@ class Dependents:
             # Later responses must not hide a change that the role may not have seen.
             entry.version, entry.readiness = Version.of(metadata), health.readiness
             if (missed := self._unowned.pop(dependent, None)) is not None:
-                self._hold_or_judge(dependent, entry, missed)
+                self._hold_or_process(dependent, entry, missed)
         if dependent.gvk not in self._watching:
             self._watching[dependent.gvk] = [
                 asyncio.create_task(
@@ -218,7 +218,7 @@ class Dependents:
         finally:
             causes: defaultdict[ObjectRef, list[Cause]] = defaultdict(list)
             for ref, event in self._running.pop(owner):
-                for each, cause in self._judge(ref, event):
+                for each, cause in self._process(ref, event):
                     causes[each].append(cause)
             for each, group in causes.items():
                 self._debouncer.add_group(each, group)
@@ -270,7 +270,7 @@ class Dependents:
         if entry is None:
             self._keep_unclaimed(ref, event)
         else:
-            self._hold_or_judge(ref, entry, event)
+            self._hold_or_process(ref, entry, event)
 
     def _find_missing(self, namespace: str | None, gvk: GVK, listed: Json) -> None:
         """Process objects that a complete list lacks as deleted while there was no watch."""
@@ -286,14 +286,14 @@ class Dependents:
                 names = {"name": ref.name, "namespace": ref.namespace, "uid": entry.version.uid}
                 event = MetadataEvent(EventType.DELETED, {"metadata": names})
                 self._fields.deleted(ref)
-                self._hold_or_judge(ref, entry, event)
+                self._hold_or_process(ref, entry, event)
 
-    def _hold_or_judge(self, ref: ObjectRef, entry: _Dependent, event: MetadataEvent) -> None:
+    def _hold_or_process(self, ref: ObjectRef, entry: _Dependent, event: MetadataEvent) -> None:
         # A status that is evaluated at the end of a run has the newest objects.
         self.objects.on_event(ref, event)
         held = next((owner for owner in entry.owners if owner in self._running), None)
         if held is None:
-            for owner, cause in self._judge(ref, event):
+            for owner, cause in self._process(ref, event):
                 self._debouncer.add(owner, cause)
         else:
             self._running[held].append((ref, event))
@@ -308,7 +308,7 @@ class Dependents:
         if len(self._unowned) > _UNCLAIMED:
             self._unowned.popitem(last=False)
 
-    def _judge(self, ref: ObjectRef, event: MetadataEvent) -> Sequence[tuple[ObjectRef, Cause]]:
+    def _process(self, ref: ObjectRef, event: MetadataEvent) -> Sequence[tuple[ObjectRef, Cause]]:
         """Enqueue the owners for a change by others; return causes in the status, to coalesce."""
         entry = self._objects.get(ref)
         if entry is None:
@@ -329,14 +329,14 @@ class Dependents:
         entry.version = new
         if old is not None and new.resource_version not in entry.own_writes:
             self._wake(entry, ref, difference(old, new))
-        return () if new.deleting else self._judge_status(entry, ref, event)
+        return () if new.deleting else self._status_causes(entry, ref, event)
 
     def _wake(self, entry: _Dependent, ref: ObjectRef, what: str) -> None:
         """Enqueue the owners for a change of an object that they did not make themselves."""
         for owner in entry.owners if what else ():
             self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
 
-    def _judge_status(
+    def _status_causes(
         self, entry: _Dependent, ref: ObjectRef, event: MetadataEvent
     ) -> list[tuple[ObjectRef, Cause]]:
         """Return the owners for which readiness or chosen fields have changed, and the causes."""

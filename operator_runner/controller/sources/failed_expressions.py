@@ -75,7 +75,7 @@ class FailedExpressions:
         self._conditions.failed(failed.gvk, key, failed.ref, text, failed.resources)
         note = f"{text}; correct the expression or the object"
         spec = EventSpec("InvalidExpression", note, warning=True, action="Watch")
-        for body in self._regarded(failed):
+        for body in self._subjects_of(failed):
             if self._may_emit(str(failed.gvk), key):
                 self._waiting.put_nowait((body, spec))
 
@@ -95,7 +95,7 @@ class FailedExpressions:
         while True:
             await self._emit(*await self._waiting.get())
 
-    def _regarded(self, failed: FailedExpression) -> Iterator[Json]:
+    def _subjects_of(self, failed: FailedExpression) -> Iterator[Json]:
         resources = sorted(failed.resources)
         uids = [(ref, self._uid(ref)) for ref in resources] or [(failed.ref, failed.uid)]
         for ref, uid in uids:

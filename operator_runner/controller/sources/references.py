@@ -163,7 +163,7 @@ class References:
         before, after = self._values.pop(target, None), event.extracted
         if after is not None:
             self._values[target] = after
-        what = self._news(target, event)
+        what = self._change_of(target, event)
         for ref in by:
             chosen = self._fields.of(ref.gvk, gvk) if before is not None else ()
             fields = difference_of(before or {}, after or {}, chosen) if after is not None else ""
@@ -192,7 +192,7 @@ class References:
         )
         return set().union(*found)
 
-    def _news(self, target: ObjectRef, event: SharedEvent) -> str:
+    def _change_of(self, target: ObjectRef, event: SharedEvent) -> str:
         """Return what happened to an object; empty if it existed before or no change matters."""
         old = self._versions.pop(target, None)
         if event.type is EventType.DELETED:

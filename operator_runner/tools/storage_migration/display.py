@@ -35,9 +35,9 @@ class Display:
         self._failures = 0
         self._last_line = time.monotonic()
         stored = ", ".join(target.stored)
-        self._say(f"{target.name}: migrating from {stored} to {target.storage}")
+        self._print(f"{target.name}: migrating from {stored} to {target.storage}")
         if checkpoint is not None:
-            self._say(f"  resuming after {checkpoint.seen} objects")
+            self._print(f"  resuming after {checkpoint.seen} objects")
         if self._console.is_terminal:
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("objects"))
             self._bar = Progress(
@@ -48,7 +48,7 @@ class Display:
 
     def already_migrated(self, target: MigrationTarget) -> None:
         """Print that the CRD needs no migration."""
-        self._say(f"{target.name}: all objects are stored in {target.storage} already")
+        self._print(f"{target.name}: all objects are stored in {target.storage} already")
 
     def progressed(self, tally: MigrationTally, total: int) -> None:
         """Update the bar, or print a line if the interval has passed."""
@@ -56,20 +56,20 @@ class Display:
             self._bar.update(self._bar.task_ids[0], completed=tally.seen, total=total)
         elif time.monotonic() - self._last_line >= _LINE_INTERVAL_SECONDS:
             self._last_line = time.monotonic()
-            self._say(f"  {tally.seen} of {total} objects")
+            self._print(f"  {tally.seen} of {total} objects")
 
     def failed(self, target: MigrationTarget, metadata: Json, reason: str) -> None:
         """Print an object that was not rewritten, up to a maximum."""
         self._failures += 1
         path = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
         if self._failures <= _MAX_FAILURES:
-            self._say(f"  {target.plural} {path}: {reason}")
+            self._print(f"  {target.plural} {path}: {reason}")
         elif self._failures == _MAX_FAILURES + 1:
-            self._say("  further failures are counted, not listed")
+            self._print("  further failures are counted, not listed")
 
     def stopping(self) -> None:
         """Print that a signal was received."""
-        self._say("  interrupted: finishing in-flight writes; interrupt again to abort")
+        self._print("  interrupted: finishing in-flight writes; interrupt again to abort")
 
     def finished(
         self, target: MigrationTarget, tally: MigrationTally, end: MigrationResult
@@ -77,7 +77,7 @@ class Display:
         """Print the summary, and the next step."""
         self.close()
         for line in _summary(target, tally, end, dry_run=self._dry_run):
-            self._say(f"{target.name}: {line}")
+            self._print(f"{target.name}: {line}")
 
     def close(self) -> None:
         """Remove the bar."""
@@ -85,7 +85,7 @@ class Display:
             self._bar.stop()
             self._bar = None
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._console.print(escape(line), highlight=False, soft_wrap=True)
 
 

@@ -40,8 +40,8 @@ def test_a_started_program_is_alive_and_marked(sleeper: Process, tmp_path: Path)
     """It is found by the home of its cluster, without any stored state."""
     assert process.alive(sleeper)
     # Between fork and the end of exec a program does not show its environment yet.
-    eventually(lambda: process.marked(tmp_path), lambda found: sleeper in found)
-    assert sleeper not in process.marked(tmp_path / "other")
+    eventually(lambda: process.of_cluster(tmp_path), lambda found: sleeper in found)
+    assert sleeper not in process.of_cluster(tmp_path / "other")
 
 
 def test_a_program_has_ended_with_its_last_thread(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_own_writes_are_not_those_of_another_writer() -> None:
     """What was written by this process, or may have been, is the new state."""
     process = Process()
     for second in (OVERLAP, 2 * OVERLAP, 3 * OVERLAP):
-        process.writers.wrote(resource(second))
+        process.writers.record_own_write(resource(second))
         assert process.sees(second) is None
     for second in (4 * OVERLAP, 5 * OVERLAP):
         process.writers.forget("1")

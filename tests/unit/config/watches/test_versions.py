@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from operator_runner.config.watches.versions import belongs_to, cleans_up, introduce
+from operator_runner.config.watches.versions import belongs_to, cleans_up, with_watched_versions
 from operator_runner.core.model import GVK, Finalizer, Json, RunContent, Watch
 
 KINDS = [("a.com", "v1", "Web"), ("b.com", "v1", "Web"), ("a.com", "v2", "Web")]
-OLD, OTHER, NEW = introduce([Watch(GVK(*kind), RunContent()) for kind in KINDS])
+OLD, OTHER, NEW = with_watched_versions([Watch(GVK(*kind), RunContent()) for kind in KINDS])
 SPEC: Json = {"f:spec": {"f:size": {}}}
 LABEL: Json = {"f:metadata": {"f:labels": {"f:a": {}}}}
 LOST: Json = {"f:spec": {}}
@@ -64,7 +64,7 @@ def test_a_finalizer_of_one_name_is_run_by_the_watch_of_the_resource() -> None:
     """Another name is run by its own watch: the resource had its spec in that version before."""
     content = RunContent()
     names = {"v1": "a.com/one", "v2": "a.com/one", "v3": "a.com/other", "v4": None}
-    watches = introduce(
+    watches = with_watched_versions(
         [
             Watch(
                 GVK("a.com", version, "Web"),
