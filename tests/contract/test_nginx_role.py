@@ -610,7 +610,7 @@ def test_a_deleted_deployment_is_recreated(nginx: Nginx) -> None:
     assert nginx.live("service")["spec"]["ports"]
 
 
-def test_two_resources_in_one_namespace(nginx: Nginx) -> None:
+def test_two_resources_in_one_namespace_are_independent(nginx: Nginx) -> None:
     """Neither the Deployment nor the Service of one selects the Pods of the other."""
     for name in ("one", "two"):
         nginx.resource(name)

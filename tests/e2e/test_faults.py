@@ -108,7 +108,7 @@ def test_a_run_past_its_deadline_is_ended(
     world.until(lambda: not sleepers(daemon, task))
 
 
-def test_sigkill_in_the_middle_of_a_run(
+def test_a_killed_operator_takes_its_run_with_it(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """The run dies with its operator; the next operator completes the reconcile."""

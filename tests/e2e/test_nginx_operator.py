@@ -180,7 +180,7 @@ def test_edits_by_hand_are_reverted(world: World) -> None:
     world.wait_available(1)
 
 
-def test_two_resources_in_one_namespace(world: World) -> None:
+def test_two_resources_in_one_namespace_are_independent(world: World) -> None:
     """Each has its own Pods and answers by itself."""
     world.kubectl.apply(
         nginx("one", replicas=1), nginx("two", replicas=2, version="v1alpha1", port=8089)

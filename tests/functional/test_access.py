@@ -35,7 +35,7 @@ def fetch(url: str, authorization: str = "", body: object = None) -> tuple[int, 
             return error.code, error.read().decode()
 
 
-def test_protected_metrics_and_an_open_proxy(kubectl: Kubectl, operator: Operator) -> None:
+def test_metrics_are_protected_and_the_proxy_is_open(kubectl: Kubectl, operator: Operator) -> None:
     """The flags that scaffolds set guard metrics; sidecars of existing projects use the proxy.
 
     Objects that a sidecar creates for a resource are owned by it, and their changes start a run.

@@ -113,7 +113,7 @@ def test_a_client_of_v1alpha1_loses_nothing(kubectl: Kubectl) -> None:
     assert MARK not in higher["metadata"]["annotations"]
 
 
-def test_server_side_apply_by_both_versions(kubectl: Kubectl) -> None:
+def test_managers_of_both_versions_share_a_resource(kubectl: Kubectl) -> None:
     """Managers of different versions share a resource: each field has its owner."""
 
     def apply(manager: str, body: Json, *more: str) -> None:
@@ -131,7 +131,7 @@ def test_server_side_apply_by_both_versions(kubectl: Kubectl) -> None:
     assert spec(kubectl, V1, "ssa") == {"port": 8081, "replicas": 2}
 
 
-def test_a_list_and_a_watch_of_either_version(kubectl: Kubectl) -> None:
+def test_each_version_is_listed_and_watched(kubectl: Kubectl) -> None:
     """All objects of both versions are returned in the requested version."""
     kubectl.apply(
         nginx("list-1", version="v1alpha1", port=1),
@@ -143,7 +143,7 @@ def test_a_list_and_a_watch_of_either_version(kubectl: Kubectl) -> None:
         assert {"list-1", "list-2"} <= {item["metadata"]["name"] for item in items}
 
 
-def test_the_validation_of_ports(kubectl: Kubectl) -> None:
+def test_invalid_ports_are_rejected_with_their_field(kubectl: Kubectl) -> None:
     """v1alpha2 accepts the ports of a container, and names invalid fields."""
     wrong: list[tuple[Json, str]] = [
         ({"name": "http"}, "spec.ports[0].containerPort: Required value"),

@@ -187,7 +187,7 @@ def test_each_right_is_needed(installed: Installed, group: str, resource: str, v
     world.kubectl("delete", KIND, name, "--wait=false")
 
 
-def test_the_check_of_rendered_manifests(installed: Installed) -> None:
+def test_rendered_manifests_are_checked(installed: Installed) -> None:
     """`operator-runner rbac --check -` reports nothing; without the metrics' role it does."""
     every = yaml.safe_dump_all(installed.objects)
     done = rbac(REPOSITORY, "--check=-", input_=every)
@@ -204,7 +204,7 @@ def test_the_check_of_rendered_manifests(installed: Installed) -> None:
     )
 
 
-def test_from_a_recording_to_rights(
+def test_the_permissions_of_a_recording_suffice(
     kubectl: Kubectl,
     project: Path,
     make_operator: Callable[[str], Operator],

@@ -65,7 +65,7 @@ def _open(port: int, sent: bytes) -> socket.socket:
     return client
 
 
-def test_slow_clients_on_every_port(
+def test_slow_clients_do_not_delay_resources_and_probes(
     control_plane: Path, kubectl: Kubectl, project: Path, tmp_path: Path
 ) -> None:
     """Resources are reconciled and probes respond while clients try to use all descriptors.

@@ -52,7 +52,7 @@ def test_localhost_has_the_python_of_the_virtual_environment(
     assert hosts(rundir) == line
 
 
-def test_an_inventory_of_the_users_own(rundir: RunDir, tmp_path: Path) -> None:
+def test_an_inventory_is_a_file_or_a_directory(rundir: RunDir, tmp_path: Path) -> None:
     """ANSIBLE_INVENTORY may name a file or a directory, and may change from run to run."""
     file = tmp_path / "mine"
     file.write_text("web1\n")

@@ -195,7 +195,7 @@ def _readable(paths: dict[str, Path]) -> list[str]:
     [Isolation(mounts=True, processes=True), Isolation(paths=True, processes=True)],
     ids=["mounts", "paths"],
 )
-def test_ways_to_hide_files(tmp_path: Path, isolation: Isolation) -> None:
+def test_files_are_hidden_by_mounts_or_landlock(tmp_path: Path, isolation: Isolation) -> None:
     """By mounts, or without privilege by path rules, a run can read only its own files."""
     work = tmp_path / "above" / "work"
     paths = {

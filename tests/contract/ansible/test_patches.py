@@ -263,7 +263,7 @@ def test_text_types_that_do_not_fit_end_the_play(monkeypatch: pytest.MonkeyPatch
         ("false", "", ["error_locations", "text_templates"]),
     ],
 )
-def test_patches_of_cold_runs(native: str, disabled: str, patched: list[str]) -> None:
+def test_cold_runs_have_their_own_patches(native: str, disabled: str, patched: list[str]) -> None:
     """Messages of templates, unless disabled, and types of templates, unless they are native."""
     program = """
 import sys

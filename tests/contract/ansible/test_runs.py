@@ -207,7 +207,7 @@ async def test_artifacts_are_limited_and_removed(runs: Runs) -> None:
     assert [path.name for path in runs.rundirs.base.iterdir()] == [".lock"]
 
 
-async def test_vault_and_further_arguments(tmp_path: Path, kind: ExecutorName) -> None:
+async def test_further_arguments_reach_ansible_playbook(tmp_path: Path, kind: ExecutorName) -> None:
     """--ansible-args reach ansible-playbook."""
     password = tmp_path / "password"
     password.write_text("open sesame")

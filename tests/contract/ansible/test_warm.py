@@ -310,7 +310,7 @@ async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> 
         await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))
 
 
-async def test_a_server_of_an_operator_with_many_connections(tmp_path: Path) -> None:
+async def test_a_fork_server_starts_beside_a_thousand_connections(tmp_path: Path) -> None:
     """Its socket has a number above 1023, which select.select would refuse."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))

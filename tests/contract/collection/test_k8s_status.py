@@ -360,7 +360,7 @@ def test_a_missing_resource_is_named_in_the_error(run: Run) -> None:
     assert done["error"]["message"] == 'widgets.test.example.com "two" not found'
 
 
-def test_kind_without_status_subresource(run: Run) -> None:
+def test_a_kind_without_status_subresource_is_an_error(run: Run) -> None:
     """The error names the missing part of the CRD."""
     done = run(kind="Plain", status={"size": 1})
     message = "Resource test.example.com/v1.Plain does not support the status subresource"

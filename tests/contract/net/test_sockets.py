@@ -66,7 +66,7 @@ def has_ended(client: socket.socket) -> bool:
     return True
 
 
-async def test_a_client_that_never_closes_its_connection(
+async def test_the_end_does_not_wait_for_an_open_connection(
     context: ssl.SSLContext, authority: Path
 ) -> None:
     """The server does not wait for it indefinitely: it closes its connections at its end."""
@@ -260,7 +260,9 @@ async def test_a_slow_handshake_is_closed(
     ("descriptors", "small", "large"),
     [(16, 4, 4), (256, 16, 32), (1024, 64, 128), (2**20, 4096, 4096)],
 )
-def test_shares_of_the_descriptors(descriptors: int, small: int, large: int) -> None:
+def test_the_shares_of_all_servers_leave_a_third_of_the_descriptors(
+    descriptors: int, small: int, large: int
+) -> None:
     """Three small servers, and two large ones of which one doubles, leave a third to the rest."""
     assert (small_share(descriptors), large_share(descriptors)) == (small, large)
     if descriptors > 64:

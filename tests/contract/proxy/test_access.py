@@ -56,7 +56,7 @@ async def test_the_message_reaches_kubectl(run: Run) -> None:
     assert "invalid token: use the kubeconfig of the run" in err
 
 
-async def test_the_end_of_a_run(
+async def test_a_token_is_invalid_after_its_run(
     proxy: Proxy, owner: Json, tmp_path: Path, control_plane_cluster: Cluster
 ) -> None:
     """When the run is over, its open watch ends and its token opens nothing any more."""
@@ -174,7 +174,7 @@ async def test_a_stopped_proxy_leaves_no_file(connection: Connection, recorder: 
         await asyncio.open_connection("127.0.0.1", proxy.address.port)
 
 
-async def test_a_name_in_place_of_an_address(
+async def test_the_proxy_listens_on_localhost_or_on_no_host(
     connection: Connection, recorder: Recorder, run: Run, owner: Json, tmp_path: Path
 ) -> None:
     """Listening on `localhost` or on no host at all gives kubeconfigs that work."""

@@ -407,7 +407,7 @@ async def writer(kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
     await opened.close()
 
 
-async def test_without_the_right_to_get(
+async def test_without_permission_to_get_no_object_is_adopted(
     writer: Connection, recorder: Recorder, owner: Json, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     """Nothing is adopted, with one warning for each kind; a policy rejects unreadable objects."""
@@ -497,7 +497,7 @@ async def test_no_object_has_the_version_of_absence(connection: Connection, name
 
 
 @pytest.mark.parametrize("ownership", [Ownership.IGNORE, Ownership.REFUSE])
-async def test_an_object_created_between_read_and_write(
+async def test_an_object_created_between_read_and_write_is_not_overwritten(
     upstream: Upstream, ownership: Ownership
 ) -> None:
     """It is neither adopted nor, under a policy, overwritten: the conflict is decided again."""

@@ -25,7 +25,9 @@ from .conftest import WATCH, Recorder, Run, config_map, owners, proxied
         ("service", "service clusterip NAME --tcp=80"),
     ],
 )
-async def test_create_of_built_in_kinds(run: Run, owner: Json, kind: str, command: str) -> None:
+async def test_created_objects_of_built_in_kinds_are_owned(
+    run: Run, owner: Json, kind: str, command: str
+) -> None:
     """`kubectl create` of a built-in kind, which goes as protobuf, makes an owned object."""
     await run.kubectl("create", *command.replace("NAME", "made").split())
     made = await run.get(kind, "made")
@@ -126,7 +128,7 @@ async def test_a_dry_run_shows_the_owner(run: Run, recorder: Recorder) -> None:
     assert [verb for _, _, verb in recorder.written] == ["create"]
 
 
-async def test_objects_that_a_finalizer_creates(
+async def test_a_config_map_of_a_finalizer_has_no_owner(
     proxy: Proxy, run: Run, owner: Json, tmp_path: Path, control_plane_cluster: Cluster
 ) -> None:
     """A record outlives the owner; all else is the owner's, and stays so however it is written."""

@@ -13,7 +13,9 @@ from .conftest import OWNER_GVK, Recorder, Run, config_map
 DEPLOYMENT = GVK("apps", "v1", "Deployment")
 
 
-async def test_every_write_with_its_version(run: Run, recorder: Recorder, namespace: str) -> None:
+async def test_every_write_is_reported_with_its_version(
+    run: Run, recorder: Recorder, namespace: str
+) -> None:
     """Create, update, patch and delete are reported by kind and name, with the new version."""
     ref = ObjectRef(OWNER_GVK, namespace, "w")
     versions = []

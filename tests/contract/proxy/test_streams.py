@@ -109,7 +109,7 @@ async def test_events_pass_one_by_one(upstream: Upstream) -> None:
         assert await response.content.read() == b""
 
 
-async def test_a_client_that_hangs_up(upstream: Upstream) -> None:
+async def test_a_stream_ends_when_its_client_hangs_up(upstream: Upstream) -> None:
     """The API server's side ends when the client's does."""
     ended = asyncio.Event()
 

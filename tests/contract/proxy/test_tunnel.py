@@ -69,7 +69,7 @@ async def test_bytes_pass_both_ways(upstream: Upstream, method: str, protocol: s
     assert f"Upgrade: {protocol}\r\n" in heads[0]
 
 
-async def test_a_client_that_leaves(upstream: Upstream) -> None:
+async def test_a_tunnel_ends_when_its_client_leaves(upstream: Upstream) -> None:
     """When the client closes, the API server's side is closed."""
     ended = asyncio.Event()
 

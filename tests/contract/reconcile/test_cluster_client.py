@@ -115,7 +115,9 @@ async def test_a_status_against_the_schema_is_invalid(
         await cluster.patch_status(body, {"conditions": [GOOD | {"reason": ""}]})
 
 
-async def test_a_status_of_a_deleted_resource(cluster: ClusterClient, ref: ObjectRef) -> None:
+async def test_the_status_of_a_deleted_resource_is_not_found(
+    cluster: ClusterClient, ref: ObjectRef
+) -> None:
     """Writing to a deleted resource raises NotFound."""
     body = await read(cluster, ref)
     deleted = body | {"metadata": body["metadata"] | {"name": "b"}}

@@ -61,7 +61,9 @@ async def test_metrics_are_openmetrics_on_request(metrics_server: Listener) -> N
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
-async def test_no_series_for_times_of_creation(metrics_server: Listener, accept: str) -> None:
+async def test_counters_have_no_series_for_their_creation(
+    metrics_server: Listener, accept: str
+) -> None:
     """prometheus_client's `_created` would double the number of series."""
     _, _, body = await get(metrics_server, "/metrics", {"Accept": accept})
     assert [line for line in body.splitlines() if "_created{" in line or "_created " in line] == []

@@ -233,7 +233,7 @@ def check_upgrade(world: World, kubectl: Kubectl) -> None:
     kubectl.merge(KIND, "db", {"spec": {"version": VERSION}})
 
 
-def test_two_clusters_of_both_apis_side_by_side(world: World, kubectl: Kubectl) -> None:
+def test_clusters_of_both_apis_are_independent(world: World, kubectl: Kubectl) -> None:
     """Neither takes the objects of the other, and numbers begin at zero in each."""
     kubectl.apply(
         etcd_cluster("one"),

@@ -136,7 +136,7 @@ def test_the_first_requeue_after_counts_and_the_play_continues() -> None:
     assert outcome.requeue_after == timedelta(minutes=90)
 
 
-def test_requeue_after_by_its_short_name_and_in_a_loop() -> None:
+def test_requeue_after_is_read_by_its_short_name_and_in_a_loop() -> None:
     """With `collections:` the action has no namespace; a loop requests it in its items."""
     for event in (requeue("5s", action="requeue_after"), requeue("5s", "runner_item_on_ok")):
         assert collect(event, recap(ok=1)).build(NOW, 0, "").requeue_after == timedelta(seconds=5)

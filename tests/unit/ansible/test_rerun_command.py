@@ -46,7 +46,7 @@ def test_the_command_uses_the_files_of_the_run() -> None:
     ]
 
 
-def test_the_kubeconfig_of_the_operator_and_the_types_of_templates() -> None:
+def test_the_command_has_the_kubeconfig_and_the_types_of_templates() -> None:
     """A flag is not in the environment of a shell; text types need the patched ansible-playbook."""
     quiet = spec(verbosity=0, roles_path=None, playbook="/project/a.yml")
     command = command_line(quiet, "", Path("/my/config"), native_types=False)

@@ -129,7 +129,7 @@ def test_the_last_write_is_kept_after_runs_without_writes() -> None:
     assert writes.has_written(OWNER)
 
 
-def test_the_version_of_the_last_write_to_the_own_resource() -> None:
+def test_the_last_write_to_the_own_resource_has_its_version() -> None:
     """Including the status; the version is kept after the run."""
     writes = OwnWrites()
     assert writes.own_version(OWNER) == ""

@@ -87,7 +87,7 @@ DESELECTED = replace(seen(selected=False, deselected=True), desired=None)
         (seen(generation=None), bare(managedFields=[{"time": "t"}], finalizers=["f"]), None),
     ],
 )
-def test_changes_that_start_a_reconcile(
+def test_generation_creation_deletion_and_selection_start_a_reconcile(
     old: ResourceState | None, new: ResourceState, trigger: Trigger | None
 ) -> None:
     """Generation, creation, deletion and selection count; status and labels do not."""

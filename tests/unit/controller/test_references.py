@@ -127,7 +127,7 @@ async def test_a_changed_secret_reconciles_its_referrers() -> None:
         assert woken == []
 
 
-async def test_other_namespaces_and_kinds_without_one() -> None:
+async def test_an_equal_name_elsewhere_is_another_object() -> None:
     """An equal name in another namespace is another object; some kinds are cluster-scoped."""
     async with references() as (subject, streams, woken):
         subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}], zone="z", map="m"))

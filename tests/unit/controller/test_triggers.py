@@ -181,7 +181,7 @@ async def test_a_deletion_while_nothing_was_watched() -> None:
         assert it.take() == [("a", "trigger: Pod ns/gone deleted")]
 
 
-async def test_resources_that_match_the_labels() -> None:
+async def test_an_object_concerns_resources_whose_selector_it_matches() -> None:
     """Those of the object's namespace whose selector it matches, or matched before."""
     here = ObjectTrigger(POD, matching="spec.selector")
     async with world(here) as it:
@@ -202,7 +202,7 @@ async def test_resources_that_match_the_labels() -> None:
         assert it.names() == []
 
 
-async def test_resources_of_all_namespaces_that_match_the_labels() -> None:
+async def test_an_object_concerns_such_resources_of_all_namespaces() -> None:
     """With namespace '*', and each once."""
     async with world(ObjectTrigger(POD, namespace="'*'", matching="spec.selector")) as it:
         selector = {"matchLabels": {"app": "a"}}
@@ -253,7 +253,7 @@ async def test_an_object_that_is_deleted_does_not_fail_any_more() -> None:
         assert len(it.failed) == 3
 
 
-async def test_a_selector_of_a_resource_that_fails() -> None:
+async def test_a_selector_that_fails_is_reported_once() -> None:
     """It is reported about the resource, once for each error."""
     async with world(ObjectTrigger(POD, matching="spec.selector")) as it:
         for _ in range(2):

@@ -98,7 +98,7 @@ def test_an_object_that_was_replaced_whole(nginx: Converter) -> None:
         '{"set": {"spec.ports": [[]]}}',
     ],
 )
-def test_an_annotation_that_makes_no_sense(nginx: Converter, content: str) -> None:
+def test_an_invalid_annotation_is_ignored(nginx: Converter, content: str) -> None:
     """It is ignored and removed, and does not change other fields."""
     lower = nginx_of("v1alpha1", port=8080, replicas=2)
     lower["metadata"]["annotations"] = {f"{PREFIX}v1alpha2": content, "mine": "stays"}
@@ -172,7 +172,7 @@ def test_fields_survive_the_hub_and_a_third_version(make: MakeConverter) -> None
         ("spec.n", {"n": 1, "size": 2}, None),
     ],
 )
-def test_an_expression_that_fails(
+def test_an_expression_that_fails_is_an_error(
     make: MakeConverter, to_hub: str, spec: Json, complaint: str | None
 ) -> None:
     """The error names object, versions and field."""

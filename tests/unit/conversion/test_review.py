@@ -30,7 +30,7 @@ def answer(body: Json, nginx: Converter) -> Json:
         return review.failure(error)
 
 
-def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
+def test_objects_of_several_versions_are_converted_in_order(nginx: Converter) -> None:
     """Each object has the desired version and its index; the uid is that of the request."""
     objects = (
         resource("a", version="v1alpha1", port=1),

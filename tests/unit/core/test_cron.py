@@ -39,7 +39,9 @@ def ticks(schedule: Cron, start: datetime, count: int) -> list[str]:
         ("*/30 2 * * *", AUTUMN - timedelta(hours=1), ["25T00:00", "25T00:30", "25T01:00"]),
     ],
 )
-def test_changes_of_the_clocks(text: str, start: datetime, expected: list[str]) -> None:
+def test_a_tick_runs_once_when_the_clocks_change(
+    text: str, start: datetime, expected: list[str]
+) -> None:
     """A daily tick runs once on each day, an hourly one each hour."""
     assert ticks(cron(text, BERLIN), start, 3) == expected
 

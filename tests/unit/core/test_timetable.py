@@ -92,7 +92,7 @@ def test_a_new_schedule_never_repeats_a_tick_of_the_old_one() -> None:
         (None, None),
     ],
 )
-def test_times_of_the_status(status: Any, last: datetime | None) -> None:
+def test_invalid_times_of_the_status_are_ignored(status: Any, last: datetime | None) -> None:
     """Others may have written the status."""
     body = {"metadata": {"creationTimestamp": "2026-05-05T10:00:00Z"}, "status": status}
     assert TickRecord.of(body) == TickRecord(NOON - 2 * HOUR, last)

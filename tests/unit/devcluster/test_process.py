@@ -78,7 +78,7 @@ def test_a_program_leads_a_session_of_its_own(sleeper: Process) -> None:
     assert os.getsid(sleeper.pid) == sleeper.pid
 
 
-def test_ending_a_program_that_ignores_the_request(tmp_path: Path) -> None:
+def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     """After its grace it is killed."""
     stubborn = process.start(_STUBBORN, mark=tmp_path, log=tmp_path / "log")
     process.end(stubborn, grace=0.1)

@@ -129,7 +129,7 @@ def waiting(reason: str) -> Json:
         ("Database", {}, conditions(Failed="True"), FAILED),
     ],
 )
-def test_the_readiness_of_a_status(
+def test_readiness_is_that_of_kstatus(
     kind: str, spec: Json, status: Json, expected: Readiness
 ) -> None:
     """The rules are those of kstatus."""

@@ -70,7 +70,7 @@ def test_a_certificate_is_renewed_under_the_same_authority() -> None:
     assert is_trusted(later, made, START + 61 * DAY)
 
 
-def test_years_of_renewals_without_a_gap() -> None:
+def test_years_of_renewals_leave_no_gap() -> None:
     """A client with the previous bundle trusts the certificates of all replicas."""
     now, shown = START, make(None)
     published = shown

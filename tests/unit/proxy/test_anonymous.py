@@ -28,7 +28,7 @@ def header(user: bytes, password: str = "unused") -> str:
 
 
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-def test_owner_in_the_user_name(encode: object) -> None:
+def test_the_owner_is_read_from_the_user_name(encode: object) -> None:
     """Both alphabets of base64 are read, with padding and without; the password means nothing."""
     assert callable(encode)
     user = encode(json.dumps(OWNER).encode())

@@ -161,7 +161,7 @@ def test_a_time_changes_with_the_status_only() -> None:
     assert "observedGeneration" not in first.update([], 0, NOW)[0]
 
 
-def test_the_result_of_a_run() -> None:
+def test_a_result_has_success_counts_and_failed_task() -> None:
     """Success, a requeue and a failure with its task; a resource that could not be run."""
     assert result_of(RunOutcome(Stats(ok=3, changed=2, reports=1, skipped=1))) == {
         "successful": True,

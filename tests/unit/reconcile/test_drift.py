@@ -105,7 +105,7 @@ def test_a_pending_request_is_not_drift() -> None:
         ([Trigger.ANNOTATION], True),
     ],
 )
-def test_causes_that_change_the_desired_state(triggers: list[Trigger], expected: bool) -> None:
+def test_runs_for_a_changed_desired_state_write(triggers: list[Trigger], expected: bool) -> None:
     """Their runs write."""
     assert has_change(Cause(trigger) for trigger in triggers) is expected
 

@@ -87,7 +87,7 @@ async def test_a_run_with_unchanged_inputs_is_skipped(trigger: Trigger) -> None:
     "trigger",
     sorted(set(Trigger) - {Trigger.START, Trigger.PERIOD, Trigger.DEPENDENT}, key=str),
 )
-async def test_all_other_causes_run(trigger: Trigger) -> None:
+async def test_all_other_causes_start_a_run(trigger: Trigger) -> None:
     """Alone, and beside one that is skipped alone."""
     case, _ = case_of(success())
     await case.reconciler.reconcile(REF, SPEC)
@@ -96,7 +96,7 @@ async def test_all_other_causes_run(trigger: Trigger) -> None:
     assert len(case.executor.requests) == 3
 
 
-async def test_changed_inputs_run() -> None:
+async def test_changed_inputs_start_a_run() -> None:
     """The role runs as well if the inputs are unknown."""
     case, inputs = case_of(success())
     await case.reconciler.reconcile(REF, SPEC)

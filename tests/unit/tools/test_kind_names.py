@@ -42,7 +42,7 @@ KINDS = of_resources(
         ("po", POD),
     ],
 )
-def test_the_spellings_of_kubectl(text: str, gvk: GVK) -> None:
+def test_kinds_are_spelled_as_for_kubectl(text: str, gvk: GVK) -> None:
     """Plural, singular, kind and short names, alone or with group or version and group."""
     assert find_kind(text, KINDS) == gvk
 

@@ -64,7 +64,7 @@ def test_plays_that_cannot_start(both: Both, project: Project, message: str | No
         assert message in record.outcome.failures[0].message
 
 
-def test_plays_that_break_off(both: Both) -> None:
+def test_a_missing_variable_template_or_file_fails_its_task(both: Both) -> None:
     """A task fails because a variable, a template, a condition or a file is missing; others run."""
     tasks = """
 - {name: Variable, debug: {msg: '{{ nowhere }}'}, ignore_errors: true}
@@ -108,7 +108,7 @@ def test_forced_handlers_run_and_a_failing_one_fails_the_play(both: Both) -> Non
     assert record.outcome.failures[0].task == "Break"
 
 
-def test_ends_that_a_play_chooses(both: Both) -> None:
+def test_meta_tasks_end_plays_hosts_and_batches(both: Both) -> None:
     """A meta task ends plays, hosts and batches; fail and any_errors_fatal end all."""
     plays = """
 - hosts: localhost

@@ -199,7 +199,7 @@ AnsibleModule({"data": {}}).exit_json(ping="my own ping")
     assert record.result("Builtin")["ping"] == "pong"
 
 
-def test_check_mode_and_defaults(both: Both) -> None:
+def test_modules_get_check_mode_and_defaults(both: Both) -> None:
     """Modules get check mode, diff, verbosity and defaults; unsupported ones are skipped."""
     module = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule

@@ -110,7 +110,7 @@ def test_plugins_in_configured_directories_are_found(
     assert "runner_on_file_diff" in record.kinds(task="Copy")
 
 
-def test_collections_and_roles_paths(tmp_path: Path) -> None:
+def test_collections_and_roles_are_found_on_their_paths(tmp_path: Path) -> None:
     """--ansible-collections-path and --ansible-roles-path name where to look."""
     tasks = """
 - include_role: {name: acme.own.inside}
@@ -141,7 +141,7 @@ def test_collections_and_roles_paths(tmp_path: Path) -> None:
 
 @pytest.mark.local_only("types of templates are those of the image's ansible-core")
 @pytest.mark.slow
-def test_filters_tests_and_lookups_that_come_with_ansible(both: Both) -> None:
+def test_filters_tests_and_lookups_of_ansible_work(both: Both) -> None:
     """Filters (json_query too), tests and lookups give the same, as text and as data."""
     tasks = """
 - name: Filters

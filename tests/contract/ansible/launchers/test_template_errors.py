@@ -83,7 +83,7 @@ def test_a_template_error_has_its_place(both: Both, text: str, expected: str) ->
     assert expected in message_of(both, WAYS["template"], files)
 
 
-def test_a_variable_of_the_defaults(both: Both) -> None:
+def test_an_error_of_a_default_is_at_the_line_of_its_file(both: Both) -> None:
     """A mistake in another YAML file than the task's is at the line of that file."""
     files = {"defaults/main.yml": "one: 1\ntitle: '{{ siteTitle }}'\n"}
     message = message_of(both, "- ansible.builtin.debug: {msg: '{{ title }}'}\n", files)

@@ -101,7 +101,7 @@ def examples(bundle: Path) -> list[Json]:
     return found
 
 
-def test_the_validators_of_olm(made: Made, programs: Path) -> None:
+def test_the_validators_of_olm_accept_the_bundle(made: Made, programs: Path) -> None:
     """No validator, optional ones included, has anything against the nginx operator."""
     for bundle in made.nginx.values():
         found = list(validate(bundle, programs))
@@ -167,7 +167,7 @@ def _copy(folder: Path, target: Path) -> Path:
     return target
 
 
-def test_a_catalog_of_both_versions(made: Made, programs: Path, tmp_path: Path) -> None:
+def test_opm_accepts_a_catalog_of_both_versions(made: Made, programs: Path, tmp_path: Path) -> None:
     """`opm` accepts it with inline manifests and with images; 0.0.2 replaces 0.0.1."""
     bundles = [str(path) for path in made.nginx.values()]
     image = "--bundle-image=example.com/nginx-operator-bundle:v{version}"

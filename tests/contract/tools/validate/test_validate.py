@@ -212,7 +212,7 @@ def test_mistakes_are_found_in_each_file_of_a_role(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-def test_a_project_without_mistakes(tmp_path: Path) -> None:
+def test_a_project_without_mistakes_has_no_findings(tmp_path: Path) -> None:
     """What blocks, loops, facts, files and `default` define is not reported."""
     files = {
         "tasks/main.yml": GOOD_TASKS,

@@ -146,7 +146,7 @@ async def test_a_play_that_could_not_run_has_the_explanation() -> None:
         channel.result()
 
 
-def test_an_archive_without_an_exit_status() -> None:
+def test_an_archive_without_an_exit_status_fails_the_run() -> None:
     """It is not extracted, so its paths do not matter."""
     assert exit_status_of(b"") is None
     assert exit_status_of(b"!") is None

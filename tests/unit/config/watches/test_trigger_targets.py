@@ -120,7 +120,9 @@ def test_a_selector_is_read_from_a_resource() -> None:
         ("metadata || *.a", None),
     ],
 )
-def test_fields_that_an_expression_reads(expression: str, fields: set[str] | None) -> None:
+def test_the_top_level_fields_of_an_expression_are_found(
+    expression: str, fields: set[str] | None
+) -> None:
     """Of the object itself; nested reads are part of them."""
     assert top_level_fields(expression) == fields
 

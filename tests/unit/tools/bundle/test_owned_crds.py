@@ -62,7 +62,7 @@ def test_reading_is_not_making() -> None:
     assert [item["kind"] for item in creatable_kinds(rules)] == ["ConfigMap", "Job"]
 
 
-def test_a_schema_that_leaves_fields_open() -> None:
+def test_fields_of_examples_get_descriptors() -> None:
     """The fields of the examples get a descriptor, as scorecard requires one for each."""
     open_ = {"properties": {"spec": {"x-kubernetes-preserve-unknown-fields": True}}}
     assert descriptors(open_, "spec", [SAMPLE]) == [

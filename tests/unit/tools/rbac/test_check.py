@@ -134,7 +134,7 @@ def test_only_bound_roles_count() -> None:
     assert [one.rule for one in granted] == [AccessRule("", "pods", "get", "shop")]
 
 
-def test_the_operators_own_namespace() -> None:
+def test_the_namespace_is_that_of_the_service_account() -> None:
     """It is identified by the ServiceAccount, under any name that kustomize sets."""
     documents = [role("own", rule("get", "pods")), binding("own", "system")]
     (granted,) = grants_in(documents, None)

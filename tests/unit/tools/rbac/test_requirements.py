@@ -108,7 +108,7 @@ def test_permissions_follow_from_flags() -> None:
     ]
 
 
-def test_permissions_of_kept_runs() -> None:
+def test_kept_runs_need_permissions_for_config_maps() -> None:
     """The ConfigMaps beside the Lease, by their names; nothing without a Lease."""
     where = "in namespace leases"
     found = requirements(lease="web", lease_scope="leases", run_archives=True)
@@ -208,7 +208,7 @@ def test_the_namespace_of_the_operator_is_one_scope() -> None:
     assert requirements(WEB, here, own_namespace="shop") == ["get secrets in namespace web-system"]
 
 
-def test_names_only_on_demand() -> None:
+def test_rules_have_names_only_on_demand() -> None:
     """A rule is for any name unless names are requested; several names are separate."""
     a, b = (Permission(BY, "", "secrets", OWN, "get", name) for name in "ab")
     assert requirements(WEB, a, b) == ["get secrets"]

@@ -28,7 +28,7 @@ def test_new_items_have_the_indentation_of_their_siblings() -> None:
     )
 
 
-def test_without_a_marker_at_the_end_of_the_list() -> None:
+def test_an_entry_without_a_marker_is_at_the_end_of_the_list() -> None:
     """The list ends where the next key begins."""
     text = "resources:\n- a.yaml\n# a word on b\n- b.yaml\n\npatches:\n- path: c.yaml\n"
     assert add(text) == (
@@ -36,7 +36,7 @@ def test_without_a_marker_at_the_end_of_the_list() -> None:
     )
 
 
-def test_without_a_marker_at_the_end_of_a_list_of_the_whole_file() -> None:
+def test_an_entry_without_a_marker_is_at_the_end_of_a_whole_file() -> None:
     """A watches.yaml that lost its marker is added to at its end."""
     text = "---\n- version: v1\n  kind: A\n# the end\n"
     assert add(text, "- version: v2\n  kind: B\n", "") == (

@@ -66,7 +66,7 @@ def test_project_is_one_that_operator_sdk_reads(project: dict[str, str]) -> None
     }
 
 
-def test_the_files_of_a_kind(project: dict[str, str]) -> None:
+def test_a_kind_has_its_usual_files(project: dict[str, str]) -> None:
     """A kind has a CRD, three roles for users, a sample and a test, under the usual paths."""
     assert set(plan_api(project, new_api())) == {
         "PROJECT",
@@ -85,7 +85,7 @@ def test_the_files_of_a_kind(project: dict[str, str]) -> None:
     }
 
 
-def test_the_files_of_a_role_and_a_playbook(project: dict[str, str]) -> None:
+def test_a_role_and_a_playbook_have_their_usual_files(project: dict[str, str]) -> None:
     """A role has all of its usual directories and a test, a playbook beside it imports it."""
     plain = set(plan_api(project, new_api()))
     files = plan_api(project, new_api(role=True, playbook=True))

@@ -10,7 +10,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import writer
 
 
-def test_new_and_changed_files(tmp_path: Path) -> None:
+def test_only_new_and_changed_files_are_written(tmp_path: Path) -> None:
     """Folders are made, a changed file keeps its mode, an unchanged one is not named."""
     (tmp_path / "run.sh").write_text("old")
     (tmp_path / "run.sh").chmod(0o755)

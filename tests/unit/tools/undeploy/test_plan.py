@@ -64,7 +64,7 @@ def test_the_deletion_summary_lists_pods_and_data() -> None:
     ]
 
 
-def test_a_deletion_summary_without_resources() -> None:
+def test_a_crd_without_resources_is_listed_alone() -> None:
     """A CRD without resources goes alone."""
     assert list(deletion_lines([Definition(CRD, ())])) == [
         f"CRD {CRD} will be deleted; it has no resources."

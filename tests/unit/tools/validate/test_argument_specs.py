@@ -66,6 +66,6 @@ def test_a_field_without_an_option_is_a_warning() -> None:
     ]
 
 
-def test_a_file_without_specs() -> None:
+def test_a_file_without_specs_is_an_error() -> None:
     """The key of the file is required."""
     assert messages({"main": {}}) == [("the file must have the map `argument_specs`", True)]

@@ -30,7 +30,7 @@ def test_names_that_may_be_undefined(text: str) -> None:
     assert found(text).guarded == {"a"}
 
 
-def test_filters_tests_and_lookups() -> None:
+def test_filters_tests_and_lookups_are_found_with_their_lines() -> None:
     """Unknown ones are returned too, with their lines."""
     used = found("{{ a | nope }}\n{{ a is odd_one }}\n{{ lookup('template', 'x.j2') }}")
     assert [(each.name, each.line) for each in used.filters] == [("nope", 1)]
@@ -39,7 +39,7 @@ def test_filters_tests_and_lookups() -> None:
     assert [each.name for each in used.files] == ["x.j2"]
 
 
-def test_keys_of_variables_and_of_items() -> None:
+def test_keys_of_variables_and_items_are_found() -> None:
     """Attributes and literal keys, through loops of the template and of the task."""
     text = "{{ a.b['c'] }}{% for x in a.list %}{{ x.y }}{% endfor %}{{ item.z }}"
     paths = {each.path for each in found(text, item=("things", ITEM)).accesses}
@@ -51,7 +51,7 @@ def test_keys_of_local_variables_are_not_those_of_variables() -> None:
     assert not found("{% set a = {} %}{{ a.b }}").accesses
 
 
-def test_a_template_that_is_a_variable() -> None:
+def test_a_template_of_one_variable_is_its_path() -> None:
     """Such as the loop of a task."""
     assert path_of(ENVIRONMENT, "{{ web.ports }}") == ("web", "ports")
     assert path_of(ENVIRONMENT, "{{ web.ports | list }}") is None

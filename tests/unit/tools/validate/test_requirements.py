@@ -31,7 +31,7 @@ def test_collections_are_read_from_requirements_and_dockerfile(tmp_path: Path) -
     assert "c.one" not in image
 
 
-def test_a_collection_without_a_name(tmp_path: Path) -> None:
+def test_an_archive_may_have_any_collection(tmp_path: Path) -> None:
     """A repository or an archive may have any collection."""
     text = "collections: [{name: 'https://example.com/repository.git', type: git}]\n"
     (tmp_path / "requirements.yml").write_text(text)
