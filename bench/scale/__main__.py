@@ -1,4 +1,4 @@
-"""Measure replicas that share resources; exit with 1 if a part fails or misses its bar."""
+"""Measure replicas that share resources; exit with 1 if a part fails or misses its limit."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_each_situation_has_its_step(tmp_path: Path) -> None:
         "a learner": (situation(3, [*ready[:2], pod(2, ready=False)], learner), "promote"),
         "one too many": (situation(2, ready, voters), "shrink"),
         "one too few": (situation(3, ready[:2], two), "grow"),
-        "a Pod that is not a member": (situation(2, ready, two), "delete_stranger"),
+        "a Pod that is not a member": (situation(2, ready, two), "delete_former_member"),
         "two of three killed, just now": (situation(3, alone), "wait"),
         "two of three killed, for a minute": (situation(3, alone, silent=60), "fail"),
         "one of two killed, for a minute": (situation(2, alone, silent=60, voters=2), "fail"),

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.kubectl import Kubectl
-from tests.support.molecule import Molecule, Strangers
+from tests.support.molecule import ForeignResources, Molecule
 from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
 from tests.support.scaffold import init
@@ -63,18 +63,18 @@ def test_a_cluster_with_the_kind_is_refused(
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     try:
         kubectl.wait_for_kinds(KIND)
-        strangers = Strangers(kubectl, KIND)
-        strangers.create("operator.example.com/v1alpha2", "NginxOperator", "theirs")
-        before = strangers.state()
+        foreign = ForeignResources(kubectl, KIND)
+        foreign.create("operator.example.com/v1alpha2", "NginxOperator", "theirs")
+        before = foreign.state()
         molecule.refuses("test", f"did not create: CustomResourceDefinition {KIND}", **running)
         molecule.refuses("destroy", "OPERATOR_IMAGE and OPERATOR_PREVIOUS_IMAGE must both be set")
-        assert strangers.state() == before
+        assert foreign.state() == before
         # The test has created the CRD, and others a resource since then.
         mark = f"operator-runner.dev/molecule=nginx-operator/{test.namespace}"
         kubectl("annotate", "crd", KIND, mark)
-        before = strangers.state()
-        molecule.refuses("destroy", f"did not create: {strangers.namespace}/theirs", **running)
-        assert strangers.state() == before
+        before = foreign.state()
+        molecule.refuses("destroy", f"did not create: {foreign.namespace}/theirs", **running)
+        assert foreign.state() == before
     finally:
         kubectl("delete", "crd", KIND)
 

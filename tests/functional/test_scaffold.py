@@ -1,4 +1,4 @@
-"""A fresh project with nothing added to it: its own scenario passes, also beside strangers."""
+"""A new project as it is created: its scenario passes, also beside resources of others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Json, Kubectl
-from tests.support.molecule import Molecule, Strangers
+from tests.support.molecule import ForeignResources, Molecule
 from tests.support.operator import Operator
 from tests.support.scaffold import create_api, init
 from tests.support.waiting import eventually
@@ -76,16 +76,16 @@ def test_the_scenario_passes_beside_foreign_objects(
     """With an image and resources of the same kinds elsewhere: these stay as they are."""
     kubectl("apply", f"--kustomize={molecule.project}/config/crd")
     kubectl.wait_for_kinds(*CRDS)
-    strangers = Strangers(kubectl, CRDS[0])
-    strangers.create(f"{GROUP}/v1alpha1", "Memcached", "theirs")
-    objects, state = names(kubectl), strangers.state()
+    foreign = ForeignResources(kubectl, CRDS[0])
+    foreign.create(f"{GROUP}/v1alpha1", "Memcached", "theirs")
+    objects, state = names(kubectl), foreign.state()
     node = Node(kubectl, molecule.project, control_plane, tmp_path)
     node.start()
     try:
         molecule.passes("test", OPERATOR_IMAGE="localhost/fresh-operator:test")
         assert node.operator is not None
         assert {namespace for namespace, _ in reconciled(node.operator)} == {kubectl.namespace}
-        assert (names(kubectl), strangers.state()) == (objects, state)
+        assert (names(kubectl), foreign.state()) == (objects, state)
     finally:
         node.stop()
         kubectl("delete", "crd", *CRDS)

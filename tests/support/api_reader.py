@@ -22,7 +22,7 @@ _SECONDS = 30.0
 
 
 class CannotReadError(Exception):
-    """kubectl shall read instead, and say what is wrong."""
+    """This reader cannot read the object: kubectl is called instead, and reports what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ApiReader:
         return [_shown({**type_, **item}) for item in found["items"]]
 
     def _kind(self, text: str) -> _Kind:
-        """Resolve a kind as kubectl does; a custom one anew each time, since versions change."""
+        """Resolve a kind as kubectl does; a custom one again each time, since versions change."""
         if (known := self._built_in.get(text)) is not None:
             return known
         word, _, rest = text.lower().partition(".")

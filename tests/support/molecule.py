@@ -1,4 +1,4 @@
-"""`molecule` as a user calls it, and resources of strangers on the same cluster."""
+"""`molecule` as a user calls it, and resources of others on the same cluster."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def assert_fails_with(done: subprocess.CompletedProcess[str], *messages: str) ->
         assert message in output, output
 
 
-class Strangers:
+class ForeignResources:
     """Resources of a kind in a namespace that is not the test's, each with a dependent."""
 
     def __init__(self, kubectl: Kubectl, crd: str) -> None:
         """`crd` is the name of the CRD, which must be served."""
         self._crd = crd
-        self._kubectl = Kubectl(kubectl.program, f"strangers-{secrets.token_hex(4)}")
+        self._kubectl = Kubectl(kubectl.program, f"foreign-{secrets.token_hex(4)}")
         self._kubectl("create", "namespace", self.namespace)
         # A controller creates it; `state` has all ConfigMaps.
         self._kubectl("wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=180s")

@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback: Debian's package, taken apart into the user's cache."""
+"""A real Prometheus on loopback: Debian's package, unpacked into the user's cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for the world to be as it should, with a deadline instead of a fixed time."""
+"""Wait until a condition holds, with a deadline instead of a fixed time."""
 
 from __future__ import annotations
 

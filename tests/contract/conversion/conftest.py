@@ -46,7 +46,7 @@ async def api(control_plane: Path) -> AsyncIterator[Api]:
 async def until(check: Callable[[], Awaitable[bool]], seconds: float = 180) -> None:
     """Wait until `check` returns True."""
     async with asyncio.timeout(seconds):
-        while not await check():  # noqa: ASYNC110 the world sends no events
+        while not await check():  # noqa: ASYNC110 there is no event for it
             await asyncio.sleep(0.05)
 
 

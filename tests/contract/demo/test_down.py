@@ -11,7 +11,7 @@ from pathlib import Path
 
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
-from tests.support.molecule import Strangers
+from tests.support.molecule import ForeignResources
 from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
 
@@ -47,13 +47,13 @@ def test_a_crd_with_other_resources_is_kept(
     kubectl("delete", "crd", KIND, "--ignore-not-found")
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     kubectl.wait_for_kinds(KIND)
-    strangers = Strangers(kubectl, KIND)
-    strangers.create("operator.example.com/v1alpha2", "NginxOperator", "theirs")
-    before = strangers.state()
+    foreign = ForeignResources(kubectl, KIND)
+    foreign.create("operator.example.com/v1alpha2", "NginxOperator", "theirs")
+    before = foreign.state()
     output = down()
     assert f"The CRD {KIND} stays" in output
-    assert f"{strangers.namespace}/theirs" in output
-    assert strangers.state() == before
-    kubectl("delete", KIND, "--all", f"--namespace={strangers.namespace}")
+    assert f"{foreign.namespace}/theirs" in output
+    assert foreign.state() == before
+    kubectl("delete", KIND, "--all", f"--namespace={foreign.namespace}")
     assert "Deleting the CRD" in down()
     assert kubectl.get("crd", KIND) is None

@@ -1,4 +1,4 @@
-"""Paths of the Kubernetes API are taken apart as the API server does it."""
+"""Paths of the Kubernetes API are parsed as by the API server."""
 
 from __future__ import annotations
 

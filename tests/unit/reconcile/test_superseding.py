@@ -190,7 +190,7 @@ class Case:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(60):
-            while not holds():  # noqa: ASYNC110 (there is no event for a state of the world)
+            while not holds():  # noqa: ASYNC110 (there is no event for it)
                 await asyncio.sleep(0)
 
     def edit(self, size: int, cause: Cause = EDIT) -> None:

@@ -1,6 +1,6 @@
 """No run has access to state of another one: changes of a run remain in its own process.
 
-Each case runs twice through the same launchers. Both runs must find the world untouched, and
+Each case runs twice through the same launchers. Both runs must find the state unchanged, and
 so find the same as each other.
 """
 

@@ -12,7 +12,7 @@ import pytest
 
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
-from tests.support.molecule import Molecule, Strangers, assert_fails_with
+from tests.support.molecule import ForeignResources, Molecule, assert_fails_with
 from tests.support.scaffold import create_api, init
 
 pytestmark = pytest.mark.xdist_group("molecule")
@@ -38,11 +38,11 @@ class Case:
         self.kubectl("apply", f"--kustomize={self.molecule.project}/config/crd")
         self.kubectl.wait_for_kinds(self.crd)
 
-    def strangers(self) -> Strangers:
+    def foreign(self) -> ForeignResources:
         """Create a resource in another namespace, with a dependent."""
-        strangers = Strangers(self.kubectl, self.crd)
-        strangers.create(f"{self.group}/v1alpha1", "Memcached", "theirs")
-        return strangers
+        foreign = ForeignResources(self.kubectl, self.crd)
+        foreign.create(f"{self.group}/v1alpha1", "Memcached", "theirs")
+        return foreign
 
 
 @pytest.fixture
@@ -59,39 +59,39 @@ def case(control_plane_cluster: Cluster, tmp_path: Path) -> Case:
 def test_without_an_image_nothing_is_touched(case: Case) -> None:
     """`make test` without OPERATOR_IMAGE fails before it deletes anything, and gives a hint."""
     case.install()
-    strangers = case.strangers()
-    before = strangers.state()
+    foreign = case.foreign()
+    before = foreign.state()
     done = case.molecule.run("make", "test")
     assert_fails_with(done, "OPERATOR_IMAGE is not set; nothing was changed", "make docker-build")
-    assert strangers.state() == before
+    assert foreign.state() == before
 
 
 @pytest.mark.slow
 def test_an_existing_crd_is_kept(case: Case) -> None:
     """The steps around the test use a CRD that is there, and leave its resources alone."""
     case.install()
-    strangers = case.strangers()
-    before = strangers.state()
+    foreign = case.foreign()
+    before = foreign.state()
     case.molecule.passes("destroy", "converge", **RUNNING)
     assert case.kubectl.get("namespace", case.kubectl.namespace) is not None
     case.molecule.passes("destroy", **RUNNING)
     assert case.kubectl.get("namespace", case.kubectl.namespace) is None
-    assert strangers.state() == before
+    assert foreign.state() == before
 
 
 @pytest.mark.slow
 def test_a_crd_of_the_test_is_kept_for_resources_of_others(case: Case) -> None:
     """Destroy refuses, names the resources and a hint; with it the CRD and they stay."""
     case.molecule.passes("converge", **RUNNING)
-    strangers = case.strangers()
-    before = strangers.state()
+    foreign = case.foreign()
+    before = foreign.state()
     keep = f"kubectl annotate crd {case.crd} operator-runner.dev/molecule-"
-    case.molecule.refuses("destroy", f"{strangers.namespace}/theirs", keep, **RUNNING)
-    assert strangers.state() == before
+    case.molecule.refuses("destroy", f"{foreign.namespace}/theirs", keep, **RUNNING)
+    assert foreign.state() == before
     case.kubectl(*keep.split()[1:])
-    before = strangers.state()
+    before = foreign.state()
     case.molecule.passes("destroy", **RUNNING)
-    assert strangers.state() == before
+    assert foreign.state() == before
 
 
 def test_a_namespace_of_others_is_refused(case: Case) -> None:

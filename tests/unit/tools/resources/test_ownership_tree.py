@@ -25,7 +25,7 @@ def shape(node: TreeNode) -> dict[str, Any]:
 
 
 def test_objects_are_below_their_owners() -> None:
-    """Strangers are left out; an object with several owners is shown once."""
+    """Objects of others are left out; an object with several owners is shown once."""
     objects = {
         ref("Deployment", "d"): item("d", "root"),
         ref("ReplicaSet", "r"): item("r", "d"),
