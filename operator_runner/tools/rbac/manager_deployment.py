@@ -51,7 +51,10 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
         context = _run.make_context("run", [*manager.args])
     except click.UsageError as error:
         raise ConfigError(f"args of the manager: {error.format_message()}") from error
-    settings = settings_from(context.params, dict(manager.environ), watches)
+    try:
+        settings = settings_from(context.params, dict(manager.environ), watches)
+    except ConfigError as error:
+        raise ConfigError(*(f"args of the manager: {each}" for each in error.problems)) from error
     election = settings.leader_election
     own = manager.namespace
     return EnabledFeatures(

@@ -227,11 +227,15 @@ def test_where_conversions_are_served(flags: list[str], expected: EnabledFeature
 
 
 def test_mistakes_of_the_manager_are_errors() -> None:
-    """An unknown argument and two managers are errors; other Deployments are ignored."""
+    """Unknown and missing arguments and two managers are errors; other Deployments are ignored."""
     manager = find_manager([deployment("--no-such-flag"), deployment(container="other")])
     assert manager is not None
     with pytest.raises(ConfigError, match="--no-such-flag"):
         features_of(manager, ())
+    unnamed = find_manager([deployment("--leader-elect")])
+    assert unnamed is not None
+    with pytest.raises(ConfigError, match="args of the manager: --leader-elect requires"):
+        features_of(unnamed, ())
     with pytest.raises(ConfigError, match="several Deployments"):
         find_manager([deployment(), deployment()])
     assert find_manager([deployment(container="other")]) is None
