@@ -74,7 +74,7 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "--only",
     multiple=True,
     type=click.Choice([*GROUPS, _BREAKDOWN]),
-    help="Measure only this part; repeatable.",
+    help="Measure only this part; may be repeated.",
 )
 @click.option("--keep", is_flag=True, help="Write the results into docs/performance.md.")
 def main(*, quick: bool, only: tuple[str, ...], keep: bool) -> None:

@@ -224,7 +224,7 @@ def soak(environment: BenchEnvironment, plan: Plan, console: Console) -> Result:
 
 @click.command()
 @click.option("--minutes", default=30.0, show_default=True, help="Duration of the faults.")
-@click.option("--resources", default=50, show_default=True)
+@click.option("--resources", default=50, show_default=True, help="Number of resources.")
 @click.option("--seed", default=None, type=int, help="Random seed.  [default: random]")
 @click.option("--keep", is_flag=True, help="Write the result into docs/performance.md.")
 def main(*, minutes: float, resources: int, seed: int | None, keep: bool) -> None:

@@ -25,7 +25,10 @@ def main() -> None:
 @main.command()
 @click.argument("version")
 def check(version: str) -> None:
-    """Check that all files state the same versions; VERSION is that of the Makefile."""
+    """Check that all files state the same versions.
+
+    VERSION is that of the Makefile.
+    """
     versions = Versions(
         package=__version__,
         builder=_yaml("bundle/metadata/annotations.yaml")["annotations"][_BUILDER],
@@ -41,7 +44,7 @@ def check(version: str) -> None:
 @main.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def notes(folder: Path) -> None:
-    """Write the changelog's section of the current version into FOLDER."""
+    """Write the changelog of the current version into FOLDER."""
     try:
         text = release_notes(_CHANGELOG.read_text(encoding="utf-8"), __version__)
     except ReleaseError as error:

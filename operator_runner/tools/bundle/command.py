@@ -138,7 +138,7 @@ def catalog(
 
 @click.command()
 @_BUNDLES
-@click.option("--reviewer", multiple=True, help="Account that approves changes; repeatable.")
+@click.option("--reviewer", multiple=True, help="Account that approves changes; may be repeated.")
 @click.option("--output", required=True, type=_FOLDER, help="Checkout of the repository.")
 def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Path) -> None:
     """Write operators/PACKAGE for OperatorHub's repositories."""

@@ -151,7 +151,7 @@ def logs(
     "work_dirs",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Read the artifacts in the work dir of an operator, which may have ended; repeatable."
+    help="Read the artifacts in the work dir of an operator, which may have ended; may be repeated."
     "  [default: operators of the cluster]",
 )
 def write_report(
