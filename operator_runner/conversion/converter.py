@@ -18,10 +18,11 @@ from typing import Any, TypeAlias
 import structlog
 
 from operator_runner.conversion import preserved_fields
+from operator_runner.conversion.deep_values import check_result, is_cut
 from operator_runner.conversion.field_paths import ABSENT, get, put, same
 from operator_runner.conversion.merging import merge
 from operator_runner.conversion.preserved_fields import (
-    AnnotationTooLarge,
+    CannotPreserve,
     ConvertedFields,
     PreservedFields,
 )
@@ -98,6 +99,8 @@ class Converter:
         """Return the object in another version; raises ConversionError."""
         source = GVK.of(body["apiVersion"], body["kind"]).version
         is_read = self.storage is not None and version != self.storage.current
+        if not is_read and is_cut(body):
+            raise ConversionError(f"{name_of(body)}: nested too deep to be converted")
         for step in self._route(body, source, version):
             if not is_read:
                 self._check_complete(step, body)
@@ -128,8 +131,8 @@ class Converter:
         if lost := preserved_fields.unpreserved(body, step.target):
             raise ConversionError(
                 f"{name_of(body)}: cannot convert {step.source} to {step.target}: {step.source} "
-                f"does not have {', '.join(lost)} of {step.target}, because its annotations are "
-                f"too large; write the object as {step.target}"
+                f"does not have {', '.join(lost)} of {step.target}, which do not fit into its "
+                f"annotations; write the object as {step.target}"
             )
 
     def _convert_step(self, step: Step, body: Json, *, is_read: bool) -> Json:
@@ -142,7 +145,7 @@ class Converter:
         )
         try:
             return preserved_fields.write(result, step.source, kept)
-        except AnnotationTooLarge as error:
+        except CannotPreserve as error:
             fields = ", ".join(map(preserved_fields.text, (*kept.values, *kept.absent)))
             failure = _error(step, body, fields, error)
             if not is_read:
@@ -163,6 +166,7 @@ class Converter:
                 continue
             try:
                 value = self._evaluate(expression, body)
+                check_result(value)
                 if value is not None:
                     made = put(made, path, value)
             except ValueError as error:
@@ -181,7 +185,7 @@ class Converter:
         try:
             kept = preserved_fields.read(body, step.target, step.fields)
             return self._merge_preserved(step, body, plain, kept) if kept else plain
-        except (ValueError, RecursionError, ConversionError) as error:
+        except (ValueError, ConversionError) as error:
             _log.warning(
                 "Ignoring an invalid conversion annotation",
                 resource=name_of(body),

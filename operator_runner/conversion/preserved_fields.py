@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from operator_runner.conversion.deep_values import has_marks
 from operator_runner.conversion.field_paths import ABSENT, get, put, same
 from operator_runner.core.canonical_json import canonical_json
 from operator_runner.core.json_bounds import MAX_DEPTH, depth
@@ -33,8 +34,8 @@ _MAX_ANNOTATION_BYTES = 256 * 1024
 """The API server's limit for all annotations of an object, keys included."""
 
 
-class AnnotationTooLarge(ValueError):
-    """The annotations of an object would be larger than the API server accepts."""
+class CannotPreserve(ValueError):
+    """An annotation cannot hold the fields: they are too large, or nested too deep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def digest(body: Json, paths: Iterable[FieldPath]) -> str:
 def write(body: Json, version: str, kept: PreservedFields) -> Json:
     """Return the object with the annotation for `version`, without it if `kept` is empty.
 
-    Raises AnnotationTooLarge.
+    Raises CannotPreserve.
     """
     return _annotated(body, version, _encode(kept) if kept else None)
 
@@ -110,7 +111,7 @@ def write_unpreserved(body: Json, version: str, kept: PreservedFields) -> Json:
     """Return the object with the names of fields that cannot be preserved, as far as they fit."""
     names = [text(path) for path in (*kept.values, *kept.absent)]
     for content in ({_LOST: names}, {_LOST: names[:1]}):
-        with suppress(AnnotationTooLarge):
+        with suppress(CannotPreserve):
             return _annotated(body, version, canonical_json(content))
     return _annotated(body, version, None)
 
@@ -134,7 +135,7 @@ def _annotated(body: Json, version: str, content: str | None) -> Json:
         annotations[PREFIX + version] = content
         size = sum(len(key) + len(value) for key, value in map(_bytes, annotations.items()))
         if size > _MAX_ANNOTATION_BYTES:
-            raise AnnotationTooLarge(
+            raise CannotPreserve(
                 f"preserving it needs an annotation, and all annotations would have {size} bytes; "
                 f"the limit is {_MAX_ANNOTATION_BYTES}: make the field smaller"
             )
@@ -187,12 +188,16 @@ def _bytes(item: tuple[str, Any]) -> tuple[bytes, bytes]:
 
 
 def _encode(kept: PreservedFields) -> str:
+    """Return the content of the annotation; raises CannotPreserve if `read` would not accept it."""
     content: Json = {"seen": kept.seen}
     if kept.values:
         content["set"] = {text(path): value for path, value in kept.values.items()}
     if kept.absent:
         content["unset"] = [text(path) for path in kept.absent]
-    return canonical_json(content)
+    encoded = canonical_json(content)
+    if has_marks(encoded) or depth(encoded.encode(errors="replace")) > MAX_DEPTH:
+        raise CannotPreserve(f"it cannot be preserved: nested deeper than {MAX_DEPTH} levels")
+    return encoded
 
 
 def _topmost(body: Json, path: FieldPath) -> FieldPath:

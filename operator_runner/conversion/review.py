@@ -46,7 +46,10 @@ class Review:
         self._converters = converters
 
     def convert(self) -> Iterator[Json]:
-        """Yield the objects in the desired version, in order; raises ConversionError."""
+        """Yield the objects in the desired version, in order.
+
+        Raises ConversionError, and RecursionError for objects that are nested too deep.
+        """
         for body in self._objects:
             yield self._convert(body)
 
@@ -68,10 +71,7 @@ class Review:
                 f"{name_of(body)}: cannot convert {gvk.api_version} to "
                 f"{self._desired.api_version}: watches.yaml has no conversion between them"
             )
-        try:
-            return converter.convert(body, self._desired.version)
-        except RecursionError as error:
-            raise ConversionError(f"{name_of(body)}: nested too deep to be converted") from error
+        return converter.convert(body, self._desired.version)
 
     def _answer(self, response: Json) -> Json:
         return {

@@ -7,12 +7,14 @@ import json
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import structlog
 from aiohttp import web
 
 from operator_runner.conversion.converter import ConversionError
+from operator_runner.conversion.deep_values import DeepValues
 from operator_runner.conversion.review import Converters, InvalidReview, Review
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import Json
@@ -102,10 +104,20 @@ class _Reply:
 
 def _reply(body: bytes, converters: Converters) -> _Reply:
     """Return the response to the body of a request. Raises InvalidReview."""
+    with suppress(RecursionError):
+        return _converted(body, converters)
+    values = DeepValues(body)
+    try:
+        reply = _converted(values.shallow, converters)
+    except RecursionError as error:  # of brackets that are not closed
+        raise InvalidReview("the review is nested too deep") from error
+    return replace(reply, body=values.restore(reply.body))
+
+
+def _converted(body: bytes, converters: Converters) -> _Reply:
+    """Return the response to a review. Raises InvalidReview and RecursionError."""
     try:
         review = Review(json.loads(body), converters)
-    except RecursionError as error:
-        raise InvalidReview("the review is nested too deep") from error
     except ValueError as error:
         raise InvalidReview(f"the body is not JSON: {error}") from error
     converted: list[Json] = []
@@ -116,7 +128,7 @@ def _reply(body: bytes, converters: Converters) -> _Reply:
         _log.warning("Cannot convert an object", error=str(error))
         failure = review.failure(error)
     except RecursionError:
-        failure = review.failure(ConversionError("an object is nested too deep to be converted"))
+        raise
     except Exception:  # noqa: BLE001 the API server shows this message, but not that of a 500
         _log.exception("Internal error in a conversion")
         reason = "internal error; the operator's log has its traceback"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 MAX_DEPTH = 100
@@ -21,6 +22,7 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _AS_STEPS = bytes.maketrans(b"{}", b"[]")
 _TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_TEXT_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _RARE = 50
 """Bytes for each escape, above which an expression is quicker than two replacements: tenfold."""
 _MAX_PAIRS = 20
@@ -99,6 +101,21 @@ def _depth_bound(brackets: bytes) -> int:
             return pairs + brackets.count(b"[")
         brackets = outer
     return _MAX_PAIRS + brackets.count(b"[")
+
+
+def values_at(raw: bytes, level: int) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each map and list at this level, 1 being the outermost."""
+    current = begin = 0
+    for token in _TEXT_OR_BRACKET.finditer(raw):
+        match token[0]:
+            case b"{" | b"[":
+                current += 1
+                if current == level:
+                    begin = token.start()
+            case b"}" | b"]":
+                if current == level:
+                    yield begin, token.end()
+                current -= 1
 
 
 def prune(raw: bytes, levels: int) -> bytes:

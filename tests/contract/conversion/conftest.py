@@ -91,6 +91,22 @@ class Kind:
                     raise
                 await asyncio.sleep(0.05)
 
+    async def text(self, method: str, path: str, body: str | None = None) -> str:
+        """Send a request and return the JSON of the response: objects may be nested very deep."""
+        connection = self.api.connection
+        headers = {"Content-Type": "application/json"}
+        url = connection.url(path)
+        async with asyncio.timeout(60):
+            while True:
+                async with connection.http.request(
+                    method, url, data=body, headers=headers
+                ) as response:
+                    answer = await response.text()
+                    if response.status != 429:  # while the storage of a version is initialized
+                        assert response.status < 400, answer[:1000]
+                        return answer
+                await asyncio.sleep(0.1)
+
     async def name(self, _: GVK) -> str:
         return f"webs.{self.group}"
 
@@ -115,7 +131,8 @@ async def _is_served(kind: Kind) -> bool:
 
 def _definition(group: str) -> Json:
     def version(name: str, field: str) -> Json:
-        spec = {"type": "object", "properties": {field: {"type": "integer"}, "note": _TEXT}}
+        fields = {field: {"type": "integer"}, "note": _TEXT, "extra": _ANYTHING}
+        spec = {"type": "object", "properties": fields}
         schema = {"type": "object", "properties": {"spec": spec}}
         return {
             "name": name,
@@ -145,6 +162,7 @@ def _definition(group: str) -> Json:
 
 
 _TEXT: Json = {"type": "string"}
+_ANYTHING: Json = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 class Served:

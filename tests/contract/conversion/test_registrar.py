@@ -124,6 +124,40 @@ async def test_annotations_of_one_object_leave_lists_readable(kind: Kind, room: 
         assert (await kind.get("v2", "web"))["spec"] == {"replicas": 2}
 
 
+@pytest.mark.parametrize(
+    ("opening", "levels"),
+    [('{"a":', 150), ('{"a":', 5_000), ("[", 9_900), ("[", 9_990)],
+    ids=["150 maps", "5000 maps", "9900 lists", "9990 lists"],
+)
+async def test_an_object_of_any_depth_leaves_lists_readable(
+    kind: Kind, opening: str, levels: int
+) -> None:
+    """Its deep values are copied, and only what no response can contain is missing in a read."""
+    deep = opening * levels + "1" + ("]" if opening == "[" else "}") * levels
+    spec = f'"spec":{{"extra":{deep},"replicas":3}}'
+    await kind.text("POST", kind.path("v2"), _named(kind, "v2", "deep", spec))
+    await kind.create("v2", "web", replicas=2)
+    async with served(kind, CertificateLifetimes()):
+        await _until_served(kind, "web")
+        listed = await kind.text("GET", kind.path("v1"))
+        assert '"spec":{"size":2}' in listed
+        assert '"size":3' in listed
+        assert (deep in listed) == (levels < 9_900)
+        written = _named(kind, "v1", "new", f'"spec":{{"extra":{deep},"size":4}}')
+        if levels >= 9_900:
+            with pytest.raises(AssertionError, match="Web default/new: nested too deep"):
+                await kind.text("POST", kind.path("v1"), written)
+        else:
+            await kind.text("POST", kind.path("v1"), written)
+            stored = await kind.text("GET", kind.path("v2", "new"))
+            assert f'"spec":{{"extra":{deep},"replicas":4}}' in stored
+
+
+def _named(kind: Kind, version: str, name: str, spec: str) -> str:
+    head = f'"apiVersion":"{kind.group}/{version}","kind":"Web","metadata":{{"name":"{name}"}}'
+    return f"{{{head},{spec}}}"
+
+
 async def test_the_ca_of_cert_manager_is_kept(kind: Kind) -> None:
     """If cert-manager injects its CA, nothing is written, and readiness has the reason."""
     annotations = {"cert-manager.io/inject-ca-from": "default/serving-cert"}
