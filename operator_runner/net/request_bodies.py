@@ -1,13 +1,16 @@
 """Receive the bodies of requests within a limit of memory.
 
 A slow client does not delay others: it uses the memory of what it has sent. If bodies need more
-memory than there is, further parts wait; the body that has been incomplete longest is refused after
-some seconds, and the others continue.
+memory than there is, further parts wait; if the incomplete ones alone do, the body that has been
+incomplete longest is refused after some seconds, and the others continue. Complete bodies use
+memory until their requests are answered.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -21,8 +24,8 @@ _MIN_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(eq=False, slots=True)
-class _IncompleteBody:
-    """A body that is being received, and the timeout of its reader."""
+class _Body:
+    """The received part of a body, and the timeout of its reader."""
 
     started: float
     timeout: asyncio.Timeout
@@ -34,21 +37,33 @@ class BodyReceiver:
 
     def __init__(self) -> None:
         """Begin without bodies."""
-        self._incomplete: list[_IncompleteBody] = []
+        self._incomplete: list[_Body] = []
         """In the order of their arrival."""
-        self._received = 0
-        """Bytes of all of them."""
+        self._incomplete_bytes = 0
+        self._complete_bytes = 0
+        """Bytes of all bodies of requests that are not answered yet."""
         self._freed = asyncio.Event()
 
-    async def receive(self, request: web.Request) -> None:
-        """Receive the body; `request.read()` then returns it.
+    @asynccontextmanager
+    async def received(self, request: web.Request) -> AsyncIterator[None]:
+        """Receive the body, which `request.read()` returns, and count its memory in the block.
 
         Raises TimeoutError if others need the memory, HTTPRequestEntityTooLarge and
         RequestPayloadError.
         """
+        size = await self._receive(request)
+        self._complete_bytes += size
+        try:
+            yield
+        finally:
+            self._complete_bytes -= size
+            self._freed.set()
+
+    async def _receive(self, request: web.Request) -> int:
+        """Receive the body and return its size, which is no longer counted."""
         body = bytearray()
         async with asyncio.timeout(None) as timeout:
-            one = _IncompleteBody(asyncio.get_running_loop().time(), timeout)
+            one = _Body(asyncio.get_running_loop().time(), timeout)
             self._incomplete.append(one)
             try:
                 async for chunk in request.content.iter_any():
@@ -59,18 +74,20 @@ class BodyReceiver:
                     body += chunk
             finally:
                 self._incomplete.remove(one)
-                self._received -= one.size
+                self._incomplete_bytes -= one.size
                 self._freed.set()
         request._read_bytes = bytes(body)  # noqa: SLF001 (where aiohttp keeps it)
+        return len(body)
 
-    async def _reserve(self, one: _IncompleteBody, size: int, largest: int) -> None:
+    async def _reserve(self, one: _Body, size: int, largest: int) -> None:
         """Wait until the memory has room for a part of a body."""
         limit = max(_LARGEST_BODIES * largest, _MIN_BYTES)
-        while self._received + size > limit:
+        while self._incomplete_bytes + self._complete_bytes + size > limit:
             oldest = self._incomplete[0]
-            if not oldest.timeout.expired():
+            are_too_many = self._incomplete_bytes + size > limit
+            if are_too_many and not oldest.timeout.expired():
                 oldest.timeout.reschedule(oldest.started + _GRACE_SECONDS)
             self._freed.clear()
             await self._freed.wait()
         one.size += size
-        self._received += size
+        self._incomplete_bytes += size

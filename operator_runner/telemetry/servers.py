@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -152,14 +153,15 @@ def _complete(connections: Connections) -> Middleware:
 
     @web.middleware
     async def complete(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            if request.body_exists:
-                await bodies.receive(request)
-        except web.RequestPayloadError as error:
-            return web.Response(status=400, text=f"malformed body: {error}\n")
-        except TimeoutError:
-            return web.Response(status=408, text="too slow: other requests need the memory\n")
-        with connections.serving(request.protocol):
+        async with AsyncExitStack() as stack:
+            try:
+                if request.body_exists:
+                    await stack.enter_async_context(bodies.received(request))
+            except web.RequestPayloadError as error:
+                return web.Response(status=400, text=f"malformed body: {error}\n")
+            except TimeoutError:
+                return web.Response(status=408, text="too slow: other requests need the memory\n")
+            stack.enter_context(connections.serving(request.protocol))
             return await handler(request)
 
     return complete

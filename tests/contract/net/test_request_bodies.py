@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
@@ -19,11 +20,32 @@ LARGEST = 100_000
 ROOM = 2 * LARGEST
 
 
+@dataclass
+class Busy:
+    """The requests whose body is complete: they are answered as soon as `ended` is set."""
+
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    answering: int = 0
+    most: int = 0
+
+
 @pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listener]:
+def busy() -> Busy:
+    """Answer requests at once, unless a test clears `ended`."""
+    made = Busy()
+    made.ended.set()
+    return made
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch, busy: Busy) -> AsyncIterator[Listener]:
     """Serve the length of a body, with memory for two of the largest."""
 
     async def answer(request: web.Request) -> web.Response:
+        busy.answering += 1
+        busy.most = max(busy.most, busy.answering)
+        await busy.ended.wait()
+        busy.answering -= 1
         return web.Response(text=str(len(await request.read())))
 
     monkeypatch.setattr(request_bodies, "_MIN_BYTES", ROOM)
@@ -85,6 +107,22 @@ async def test_bodies_at_the_same_time_wait_for_each_other(server: Listener) -> 
     """All are received, though not all fit the memory."""
     found = await asyncio.gather(*(post(server, b"a" * LARGEST) for _ in range(8)))
     assert found == [(200, str(LARGEST))] * 8
+
+
+async def test_complete_bodies_use_memory_until_they_are_answered(
+    server: Listener, busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for them without being refused, however long an answer takes."""
+    monkeypatch.setattr(request_bodies, "_GRACE_SECONDS", 0.1)
+    busy.ended.clear()
+    posts = [asyncio.create_task(post(server, b"a" * LARGEST)) for _ in range(8)]
+    async with asyncio.timeout(60):
+        while busy.answering < ROOM // LARGEST:  # noqa: ASYNC110 the server sends no events
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
+    assert busy.most == ROOM // LARGEST
+    busy.ended.set()
+    assert await asyncio.gather(*posts) == [(200, str(LARGEST))] * 8
 
 
 async def test_a_body_beyond_the_maximum_is_refused(server: Listener) -> None:
