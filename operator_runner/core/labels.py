@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from operator_runner.core.model import (
     ALL_NAMESPACES,
@@ -60,9 +59,7 @@ class SelectionIndex:
         """Add a selection of a resource."""
         entry = self._entries.get(selection)
         if entry is None:
-            entry = self._entries[selection] = _IndexedSelection(
-                tuple(map(_condition, selection.requirements)), set()
-            )
+            entry = self._entries[selection] = _IndexedSelection(selection)
             for place in _places(selection):
                 self._filed[place].add(entry)
         entry.refs.add(ref)
@@ -93,24 +90,37 @@ class SelectionIndex:
 
 
 _Place = tuple[GVK, str, tuple[str, str] | None]
-_Condition = tuple[str, str, frozenset[str]]
-"""Key, operator and values of a requirement."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _IndexedSelection:
-    """A selection in the index, compared by identity, and the resources that it belongs to."""
+    """A selection in the index, compared by identity, and the resources that it belongs to.
 
-    conditions: tuple[_Condition, ...]
-    refs: set[ObjectRef]
+    The time to match an object grows with its labels, not with the requirements.
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        """Begin without resources."""
+        self.refs: set[ObjectRef] = set()
+        self._required: set[str] = set()
+        self._values: defaultdict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+        """Values by operator, by key: of requirements that an object with this label may violate.
+        Those with the same key and operator are one."""
+        for each in selection.requirements:
+            if each.operator in {"In", "Exists"}:
+                self._required.add(each.key)
+            if each.operator != "Exists":
+                values, of_key = frozenset(each.values), self._values[each.key]
+                before = of_key.get(each.operator, values)
+                is_in = each.operator == "In"
+                of_key[each.operator] = before & values if is_in else before | values
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether an object with these labels is selected."""
-        return all(_fits(*condition, labels) for condition in self.conditions)
-
-
-def _condition(requirement: LabelSelectorRequirement) -> _Condition:
-    return requirement.key, requirement.operator, frozenset(requirement.values)
+        return self._required <= labels.keys() and all(
+            _fits(key, operator, values, labels)
+            for key in self._values.keys() & labels.keys()
+            for operator, values in self._values[key].items()
+        )
 
 
 def _places(selection: Selection) -> Iterator[_Place]:

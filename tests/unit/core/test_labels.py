@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from operator_runner.config.watches.selector import requirements_of
 from operator_runner.core import labels as module
-from operator_runner.core.labels import SelectionIndex, selector_text
+from operator_runner.core.labels import SelectionIndex, match_labels, selector_text
 from operator_runner.core.model import (
     ALL_NAMESPACES,
     GVK,
@@ -109,6 +111,53 @@ def test_a_selector_of_many_values_is_not_compared_for_each_of_them(
     assert {each.name for each in found} == {"many", "more"}
     assert index.selecting(POD, "default", {"app": "7"}) == set()
     assert len(hashed) < 10
+
+
+@given(
+    requirements=st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+            st.lists(st.sampled_from("xyz"), min_size=1, max_size=3),
+        ),
+        max_size=5,
+    ),
+    labels=st.dictionaries(st.sampled_from("abcd"), st.sampled_from("xyz")),
+)
+def test_the_index_selects_as_each_requirement_does(
+    requirements: list[tuple[str, str, list[str]]], labels: dict[str, str]
+) -> None:
+    """Also with several requirements for one key."""
+    all_of = tuple(
+        LabelSelectorRequirement(key, operator, tuple(values) if "In" in operator else ())
+        for key, operator, values in requirements
+    )
+    index = SelectionIndex()
+    index.add(Selection(POD, "default", all_of), ref("web"))
+    matches = match_labels(LabelSelector({}, all_of), labels)
+    assert index.selecting(POD, "default", labels) == ({ref("web")} if matches else set())
+
+
+@pytest.mark.parametrize("operator", ["DoesNotExist", "NotIn"])
+def test_only_requirements_of_the_labels_of_the_object_are_compared(
+    monkeypatch: pytest.MonkeyPatch, operator: str
+) -> None:
+    """However many a selector has: each event of the kind compares the selectors of all."""
+    index, compared = SelectionIndex(), []
+    values = ["a"] if operator == "NotIn" else []
+    for number in range(100):
+        keys = [f"{number}-{each}" for each in range(49)] + ["app"]
+        absent = [{"key": key, "operator": operator, "values": values} for key in keys] * 2
+        index.add(selection({"matchExpressions": absent}), ref(str(number)))
+
+    def compare(key: str, *_: object) -> bool:
+        compared.append(key)
+        return False
+
+    monkeypatch.setattr(module, "_fits", compare)
+    assert index.selecting(POD, "default", {"app": "a", "zone": "b"}) == set()
+    assert len(index.selecting(POD, "default", {"zone": "b"})) == 100
+    assert compared == ["app"] * 100
 
 
 @pytest.mark.parametrize(
