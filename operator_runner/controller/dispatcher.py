@@ -227,14 +227,7 @@ class Dispatcher:
     def _settle(self, key: ObjectRef, result: ReconcileResult) -> Result:
         """Requeue the key according to the result; return the name of the result in metrics."""
         if isinstance(result, Failed):
-            if result.load_failed and self._reload:
-                self.awaiting_edit.add(key)
-                _log.info("Will retry when a file of the project changes")
-                return "error"
-            first = _LOAD_BACKOFF_SECONDS if result.load_failed else 0.0
-            delay = self._queue.add_rate_limited(key, first)
-            self._metrics.queue_retried(key.gvk)
-            _log.info("Will retry", seconds=round(delay, 3))
+            self._settle_failure(key, result)
             return "error"
         if isinstance(result, Superseded):
             return "requeue"
@@ -253,6 +246,21 @@ class Dispatcher:
             )
             return "requeue_after"
         return "success"
+
+    def _settle_failure(self, key: ObjectRef, result: Failed) -> None:
+        """Requeue the key after a backoff, unless something else is awaited."""
+        if result.awaits_edit:
+            self._queue.forget(key)
+            _log.info("Will retry when the resource is edited")
+            return
+        if result.load_failed and self._reload:
+            self.awaiting_edit.add(key)
+            _log.info("Will retry when a file of the project changes")
+            return
+        first = _LOAD_BACKOFF_SECONDS if result.load_failed else 0.0
+        delay = self._queue.add_rate_limited(key, first)
+        self._metrics.queue_retried(key.gvk)
+        _log.info("Will retry", seconds=round(delay, 3))
 
 
 def _bind(item: Item) -> None:

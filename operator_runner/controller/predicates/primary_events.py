@@ -25,6 +25,7 @@ from operator_runner.core.model import (
     Watch,
     desired_state,
 )
+from operator_runner.reconcile.annotation_overrides import read_overrides
 from operator_runner.reconcile.request_annotations import ANNOTATIONS, requested_change
 
 
@@ -126,6 +127,12 @@ def _request(old: ResourceState, new: ResourceState) -> str:
     return requested_change(old.annotations, new.annotations) if is_handled else ""
 
 
+def _override_error(state: ResourceState, watch: Watch) -> str:
+    """Return the error of the annotations with which a resource is not run; empty for none."""
+    body = {"metadata": {"annotations": state.annotations}}
+    return read_overrides(body, as_job=watch.job is not None).error
+
+
 def _change(old: ResourceState, new: ResourceState, watch: Watch) -> Cause | None:
     key = spec_state_key({"generation": new.generation, "resourceVersion": new.resource_version})
     if old.generation != new.generation and not _is_only_marked(old, new, watch):
@@ -134,6 +141,10 @@ def _change(old: ResourceState, new: ResourceState, watch: Watch) -> Cause | Non
         return Cause(Trigger.SPEC, text, state_key=key)
     if new.selected and not old.selected:
         return Cause(Trigger.SPEC, "now matches selector and when")
+    # The resource is not retried with an invalid annotation.
+    if _override_error(old, watch) not in {"", _override_error(new, watch)}:
+        detail = "invalid annotation changed"
+        return Cause(Trigger.ANNOTATION, detail, state_key=_digest(new.annotations))
     if watch.watch_annotations_changes and (
         keys := _differing(old.annotations, new.annotations) - _own_annotations(watch)
     ):

@@ -23,6 +23,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.reconcile.request_annotations import (
+    DRIFT_ANNOTATION,
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
     SUSPEND_ANNOTATION,
@@ -124,6 +125,28 @@ def test_requests_of_users_count_for_every_watch(
     """The operator's answer to a request does not, nor do requests for other resources."""
     found = reconcile_cause(old, new, watch, listed=False)
     assert (str(found) if found else None) == cause
+
+
+PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_cause"),
+    [
+        ({PERIOD: "soon"}, {PERIOD: "5m"}, True),
+        ({PERIOD: "soon"}, {}, True),
+        ({PERIOD: "soon"}, {PERIOD: "later"}, True),
+        ({DRIFT_ANNOTATION: "no"}, {DRIFT_ANNOTATION: "warn"}, True),
+        ({PERIOD: "soon"}, {PERIOD: "soon", "a": "b"}, False),
+        ({PERIOD: "5m"}, {PERIOD: "soon"}, False),
+    ],
+)
+def test_a_corrected_annotation_starts_a_reconcile(
+    old: dict[str, str], new: dict[str, str], is_cause: bool
+) -> None:
+    """Of every watch, because a resource with an invalid annotation is not retried."""
+    cause = reconcile_cause(seen(annotations=old), seen(annotations=new), WATCH, listed=False)
+    assert (cause is not None and cause.trigger is Trigger.ANNOTATION) == is_cause
 
 
 def test_an_edit_beside_an_answer_is_not_lost() -> None:
