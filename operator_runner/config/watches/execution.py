@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.map_reader import MapReader
+from operator_runner.config.watches.pod_values import check_image, check_resources
 from operator_runner.core.model import Drift, JobTemplate
 
 NAMESPACE_PATTERN = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -43,6 +45,9 @@ def read_execution(fields: MapReader) -> JobTemplate | None:
             "namespace",
             f"invalid namespace {namespace!r}; write lower-case letters, digits and -",
         )
+    for name, value in _of_containers(job):
+        check = check_image if name == "image" else check_resources
+        check(value, job.report)
     return JobTemplate(
         image=image,
         namespace=namespace,
@@ -55,6 +60,26 @@ def read_execution(fields: MapReader) -> JobTemplate | None:
         ttl=_ttl(job),
         pod=_template(job),
     )
+
+
+def _of_containers(job: MapReader) -> Iterator[tuple[str, YamlValue]]:
+    """Yield the images and resources of the Pod: those of the run, and of other containers."""
+    containers: list[YamlValue] = []
+    spec = _child(job.item("template"), "spec")
+    for name in ("initContainers", "containers"):
+        listed = _child(spec, name)
+        if listed is not None and isinstance(listed.value, tuple):
+            containers += listed.value
+    for name in ("image", "resources"):
+        found = [job.item(name), *(_child(container, name) for container in containers)]
+        for value in found:
+            if value is not None:
+                yield name, value
+
+
+def _child(item: YamlValue | None, name: str) -> YamlValue | None:
+    fields = None if item is None else item.value
+    return fields.get(name) if isinstance(fields, Mapping) else None
 
 
 def _ttl(job: MapReader) -> timedelta:

@@ -553,3 +553,20 @@ execution:
         timedelta(hours=1),
         {"spec": {"priorityClassName": "low"}},
     )
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "ee",
+        "quay.io/example/ee:1.0",
+        "localhost:5000/a/b_c__d:Latest",
+        "[::1]:5000/ee",
+        f"Registry.example.com/ee:1.0@sha256:{'0' * 64}",
+    ],
+)
+def test_images_of_jobs(project: Path, image: str) -> None:
+    """Every name that a container runtime accepts; the fixtures have others."""
+    job = read_one(project, f"execution: {{job: {{image: '{image}'}}}}").job
+    assert job is not None
+    assert job.image == image
