@@ -12,8 +12,9 @@ from typing import Any
 import structlog
 
 from operator_runner.core.ansible_modules import Trait, has_trait
-from operator_runner.core.model import ObjectRef, RunEvent, RunOutcome
+from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome
 from operator_runner.core.settings import AnsibleSettings
+from operator_runner.core.truncation import truncated
 from operator_runner.telemetry import transcript
 
 _log = structlog.get_logger(__name__)
@@ -25,6 +26,7 @@ _RESULTS = {
     "runner_item_on_failed": "item failed",
 }
 _TIMED = {"runner_on_ok", "runner_on_failed", "runner_on_unreachable"}
+_MAX_ERROR_BYTES = 300
 _TITLE = "--------------------------- Ansible Task StdOut -------------------------------"
 _RULE = "-------------------------------------------------------------------------------"
 
@@ -103,6 +105,8 @@ class PlayLog:
         fields = self._fields(event, "Task", "TaskArgs")
         if self._framed:
             fields["EventData.FailedTaskPath"] = event.data.get("task_path")
+        elif stderr := _last_error(result):
+            fields["stderr"] = stderr  # which the frame has too
         word = _RESULTS[event.kind] + ignored
         _log.warning("[playbook task failed]", result=word, **fields)
         self._write_frame(event)
@@ -134,6 +138,14 @@ class PlayLog:
 
 
 _KEYS = {"Name": "name", "Task": "task", "TaskArgs": "task_args"}
+
+
+def _last_error(result: Json) -> str:
+    """Return the last line that a failed command wrote to stderr; empty if it is hidden."""
+    stderr = result.get("stderr")
+    if not isinstance(stderr, str) or "censored" in result or result.get("_ansible_no_log"):
+        return ""
+    return truncated(stderr.strip().rpartition("\n")[2].strip(), _MAX_ERROR_BYTES)
 
 
 def _log_nothing(_event: RunEvent) -> None:

@@ -136,6 +136,28 @@ def test_a_terminal_shows_a_line_for_each_task(capsys: pytest.CaptureFixture[str
     assert all("EventData.Name" not in line and "job" not in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        ({"stderr": "usage: tool\ntool: no such host\n", "rc": 1}, "tool: no such host"),
+        ({"stderr": "x" * 1000}, f"{'x' * 236} [cut: the first 236 of 1000 characters]"),
+        ({"stderr": "secret", "censored": "the output has been hidden"}, None),
+        ({"stderr": "secret", "_ansible_no_log": True}, None),
+        ({"stderr": " \n"}, None),
+        ({"stderr": 5}, None),
+    ],
+)
+def test_a_terminal_shows_the_last_line_of_stderr(
+    result: dict[str, Any], shown: str | None
+) -> None:
+    """Of a command, whose message is that its return code is not zero; frames have all of it."""
+    data = {"task": "Run it", "task_action": "command", "res": result}
+    with structlog.testing.capture_logs() as lines:
+        PlayLog(REF, "run", TERMINAL, raw=False)(RunEvent("runner_on_failed", data, "fatal"))
+        PlayLog(REF, "run", TASKS, raw=False)(RunEvent("runner_on_failed", data, "fatal"))
+    assert [line.get("stderr") for line in lines] == [shown, None]
+
+
 def test_a_terminal_shows_raw_output_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
     """The recap is part of it there."""
     logged(TERMINAL, raw=True)
