@@ -85,14 +85,16 @@ def test_two_replicas_serve_the_webhook(kubectl: Kubectl) -> None:
     assert service["selector"].items() <= labels.items()
 
 
-def in_another_place(kubectl: Kubectl, scratch: Path, overlay: str, *components: str) -> list[Json]:
-    """Return what an overlay installs as namespace `elsewhere` with the prefix `team-a-`."""
+def in_another_place(
+    kubectl: Kubectl, scratch: Path, overlay: str, *components: str, prefix: str = "team-a-"
+) -> list[Json]:
+    """Return what an overlay installs as namespace `elsewhere` with a prefix."""
     for part in ("config", "crds"):
         shutil.copytree(REPOSITORY / part, scratch / part, dirs_exist_ok=True)
     kustomization = scratch / "config" / overlay / "kustomization.yaml"
     text = kustomization.read_text()
     text = text.replace("namespace: nginx-operator-system", "namespace: elsewhere")
-    text = text.replace("Prefix: nginx-operator-", "Prefix: team-a-")
+    text = text.replace("Prefix: nginx-operator-", f"Prefix: {prefix}")
     if components:
         text += f"components: [{', '.join(components)}]\n"
     kustomization.write_text(text)
@@ -135,6 +137,18 @@ def test_another_namespace_and_prefix_reach_the_components(
     crd = objects["CustomResourceDefinition", "nginxoperators.operator.example.com"]
     injected = crd["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
     assert injected == "elsewhere/team-a-serving-cert"
+
+
+def test_a_prefix_may_have_words_of_the_names(kubectl: Kubectl, tmp_path: Path) -> None:
+    """The issuer and the certificate of cert-manager are found with such a prefix too."""
+    prefix = "a-webhook-service-serving-cert-"
+    documents = in_another_place(kubectl, tmp_path, "default", "../certmanager", prefix=prefix)
+    objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
+    certificate = objects["Certificate", f"{prefix}serving-cert"]["spec"]
+    assert certificate["issuerRef"]["name"] == f"{prefix}selfsigned-issuer"
+    crd = objects["CustomResourceDefinition", "nginxoperators.operator.example.com"]
+    injected = crd["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert injected == f"elsewhere/{prefix}serving-cert"
 
 
 def assert_references_resolve(documents: list[Json]) -> None:
