@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from operator_runner.ansible import nofollow_io
+from operator_runner.ansible.resource_dirs import decoded_name
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunOutcome, RunRequest
 from operator_runner.reconcile.conditions import failure_line
@@ -167,7 +168,8 @@ def _ref_of(parts: tuple[str, ...]) -> ObjectRef:
     # Groups of resources other than the core group have a dot, or are older than CRDs.
     group, rest = ("", parts) if _VERSION.fullmatch(parts[0]) else (parts[0], parts[1:])
     version, kind, *where = rest
-    return ObjectRef(GVK(group, version, kind), "/".join(where[:-1]), where[-1] if where else "")
+    name = where[-1] if where else ""
+    return ObjectRef(GVK(group, version, kind), "/".join(where[:-1]), decoded_name(name))
 
 
 def _read(file: Path) -> PastRun | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from operator_runner.ansible import event_results, nofollow_io
 from operator_runner.ansible.cold import playbook
+from operator_runner.ansible.resource_dirs import resource_dir
 from operator_runner.core.model import Json, ObjectRef
 
 DIR_NAME = "commands"
@@ -62,10 +63,7 @@ def command_line(spec: Json, args: str, kubeconfig: Path | None, *, native_types
 
 def path_of(base: Path, ref: ObjectRef) -> Path:
     """Return the file for a resource below the work dir `base`."""
-    gvk = ref.gvk
-    folder = base / DIR_NAME / gvk.group / gvk.version / gvk.kind / ref.namespace
-    # Without a suffix: with one, the longest name of a resource would be too long for a file.
-    return folder / ref.name / "command.json"
+    return resource_dir(base / DIR_NAME, ref) / "command.json"
 
 
 def write(base: Path, ref: ObjectRef, rerun: Rerun) -> None:

@@ -20,6 +20,7 @@ from typing import TextIO
 
 from operator_runner.ansible import nofollow_io, rerun_command
 from operator_runner.ansible.extravars_file import serialize
+from operator_runner.ansible.resource_dirs import resource_dir
 from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox
 from operator_runner.ansible.sandbox.isolation_probe import ProbeResult, probe_isolation
 from operator_runner.ansible.temp_dirs import DIR_NAMES, TempDirs
@@ -191,8 +192,7 @@ class RunDirs:
 
     def of(self, ref: ObjectRef) -> RunDir:
         """Return the dir of a resource, which may not exist."""
-        gvk = ref.gvk
-        path = self.base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name
+        path = resource_dir(self.base, ref)
         return RunDir(path, self._temp_dirs, self.isolation, self._secrets)
 
     def remove(self, ref: ObjectRef) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections import OrderedDict
@@ -27,6 +28,7 @@ DURATION_ANNOTATION = f"{ANNOTATION_DOMAIN}/duration-seconds"
 RUN_ANNOTATION = f"{ANNOTATION_DOMAIN}/run-id"
 """Of an Event: the id of the run, as in logs and artifacts; of a series that of the last run."""
 
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NOTE_BYTES = 1024
 """The API server rejects longer notes."""
 _SERIES_WINDOW_SECONDS = 600.0
@@ -108,7 +110,7 @@ class EventRecorder:
         # kubectl reads Events about cluster-scoped objects from `default`.
         namespace = metadata.get("namespace") or "default"
         collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-        name = f"{metadata['name'][:200].rstrip('-.')}.{uuid4().hex[:16]}"
+        name = _event_name(metadata["name"])
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -130,6 +132,15 @@ class EventRecorder:
             "POST", collection, body=event, timeout=_TIMEOUT_SECONDS, fence=fence
         )
         return f"{collection}/{name}"
+
+
+def _event_name(name: str) -> str:
+    """Return a unique name that begins with that of the object, unless this is no name of an Event.
+
+    Names of RBAC objects may have any characters.
+    """
+    start, unique = name[:200].rstrip("-."), uuid4().hex
+    return f"{start}.{unique[:16]}" if _SUBDOMAIN.fullmatch(start) else unique
 
 
 def _instance(*, is_shard: bool) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.ansible import rerun_command
+from operator_runner.ansible.history import recorded_resources
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, ObjectRef, RunContent, RunRequest
@@ -108,9 +109,13 @@ def test_artifacts_contain_no_environment(rundirs: RunDirs, text: str) -> None:
     assert "SECR" not in "".join(path.read_text() for path in left)
 
 
-def test_the_longest_name_of_a_resource_is_not_an_error(rundirs: RunDirs) -> None:
-    """253 characters: the command of a failed run is kept, and everything is deleted."""
-    ref = ObjectRef(REF.gvk, "default", "a" * 253)
+@pytest.mark.parametrize("name", ["a" * 253, "a" * 5000, "a" + "é😀" * 100])
+def test_the_longest_name_of_a_resource_is_not_an_error(rundirs: RunDirs, name: str) -> None:
+    """The command of a failed run is kept, and everything is deleted.
+
+    253 characters, but names of RBAC objects have no limit.
+    """
+    ref = ObjectRef(REF.gvk, "default", name)
     rundirs.of(ref).prepare(request("one"), AnsibleSettings())
     command = rerun_command.Rerun("one", "ansible-playbook main.json")
     rerun_command.write(rundirs.base, ref, command)
@@ -118,3 +123,23 @@ def test_the_longest_name_of_a_resource_is_not_an_error(rundirs: RunDirs) -> Non
     rundirs.remove(ref)
     assert rerun_command.read(rundirs.base, ref) is None
     assert not list(rundirs.base.glob("**/a*"))
+
+
+def test_encoded_names_have_dirs_of_their_own(rundirs: RunDirs) -> None:
+    """The dir of no other resource has such a name, because no name has a %."""
+    names = ["a" * 255, "system:node", "a" * 256, "a" * 257, ":" * 200]
+    found = [rundirs.of(ObjectRef(REF.gvk, "default", name)).path.name for name in names]
+    assert found[0] == names[0]
+    assert len(set(found)) == len(names)
+    assert all("%" in name for name in found[1:])
+    assert not any(":" in name or len(name) > 255 for name in found)
+
+
+def test_runs_of_a_resource_with_a_colon_in_its_name_are_found(rundirs: RunDirs) -> None:
+    """KUBECONFIG is a list of paths with colons between them, and RBAC names have colons."""
+    ref = ObjectRef(REF.gvk, "default", "system:node")
+    rundir = rundirs.of(ref)
+    rundir.prepare(request("one"), AnsibleSettings())
+    assert ":" not in str(rundir.kubeconfig)
+    (rundir.path / "artifacts").mkdir(exist_ok=True)
+    assert list(recorded_resources(rundirs.base)) == [ref]

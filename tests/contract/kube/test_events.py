@@ -119,3 +119,16 @@ async def test_a_failed_event_is_logged_once(scripted: ScriptedServer, scripted_
 
     assert [log["error"] for log in logs] == ["events is forbidden"] * 2
     assert "secret" not in str(logs)
+
+
+@pytest.mark.parametrize("name", ["system:viewer", "Upper", "a b\nc", "é" * 300])
+async def test_an_event_about_an_object_of_any_name(api: Api, kubectl: Kubectl, name: str) -> None:
+    """Names of RBAC objects may have characters that those of Events cannot have."""
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": []}
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{kubectl.namespace}/roles"
+    about = await api.request("POST", path, body={**role, "metadata": {"name": name}})
+
+    await EventRecorder(api).emit(about, _spec("a"))
+
+    (event,) = _events(kubectl)
+    assert event["regarding"]["name"] == name
