@@ -1,23 +1,22 @@
 """The directory of a resource below another one, such as the work dir. Pure.
 
 The layout is that of ansible-operator, `<group>/<version>/<kind>/<namespace>/<name>`. Names of RBAC
-objects have no limit, and may have characters that a path in a variable such as KUBECONFIG cannot
-have. They are encoded with %, which no name contains: no other resource has the same directory.
+objects have no limit, and any characters but / and %, also those that mean something in a path:
+KUBECONFIG is a list of paths with colons, and Ansible expands $HOME. They are encoded with %, so
+that no other resource has the same directory.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from operator_runner.core.model import ObjectRef
 
-_SEPARATOR, _ENCODED_SEPARATOR = ":", "%3A"
-"""Of lists of paths."""
-_MAX_BYTES = 255
-"""Of a file's name, on Linux."""
-_KEPT_BYTES = 180
+_MAX_CHARACTERS = 255
+"""Of a file's name, on Linux; an encoded name is ASCII."""
+_KEPT_CHARACTERS = 180
 
 
 def resource_dir(base: Path, ref: ObjectRef) -> Path:
@@ -28,13 +27,12 @@ def resource_dir(base: Path, ref: ObjectRef) -> Path:
 
 def decoded_name(encoded: str) -> str:
     """Return the name of the resource that a directory belongs to; of a long one, the beginning."""
-    return encoded.replace(_ENCODED_SEPARATOR, _SEPARATOR)
+    return unquote(encoded, errors="replace")
 
 
 def _encoded(name: str) -> str:
-    name = name.replace(_SEPARATOR, _ENCODED_SEPARATOR)
-    raw = os.fsencode(name)
-    if len(raw) <= _MAX_BYTES:
-        return name
-    digest = hashlib.sha256(raw).hexdigest()[:32]
-    return f"{raw[:_KEPT_BYTES].decode(errors='ignore')}%{digest}"
+    encoded = quote(name, safe="", errors="replace")
+    if len(encoded) <= _MAX_CHARACTERS:
+        return encoded
+    digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:32]
+    return f"{encoded[:_KEPT_CHARACTERS]}%_{digest}"
