@@ -30,7 +30,7 @@ _IN_TEXT = re.compile(rb"\\ud800(?:cut-)?[0-9a-f]{32}")
 
 
 class DeepValues:
-    """The values below MAX_DEPTH levels of the objects of a review."""
+    """The values below MAX_DEPTH levels of the objects of a review that have as many themselves."""
 
     def __init__(self, review: bytes) -> None:
         """Take them out of a review in JSON; `shallow` is the review with marks."""
@@ -39,12 +39,15 @@ class DeepValues:
         parts: list[bytes] = []
         end = 0
         for begin, after in values_at(review, levels + 1):
-            parts += [review[end:begin], self._mark(review[begin:after], _MAX_LEVELS - levels)]
-            end = after
+            # The decoder has room for others: to mark many short ones would take long.
+            if after - begin > 2 * MAX_DEPTH and (added := depth(review[begin:after])) > MAX_DEPTH:
+                mark = self._mark(review[begin:after], added, _MAX_LEVELS - levels)
+                parts += [review[end:begin], mark]
+                end = after
         self.shallow = b"".join([*parts, review[end:]])
 
-    def _mark(self, value: bytes, levels: int) -> bytes:
-        is_cut = depth(value) > levels
+    def _mark(self, value: bytes, added: int, levels: int) -> bytes:
+        is_cut = added > levels
         digest = hashlib.sha256(value).hexdigest()[:32]
         mark = f'"{_CUT if is_cut else _MARK}{digest}"'.encode("ascii", errors="backslashreplace")
         self._values[mark] = prune(value, levels) if is_cut else value

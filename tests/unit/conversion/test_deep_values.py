@@ -80,3 +80,11 @@ def test_a_forged_mark_is_text() -> None:
     values = DeepValues(body)
     decoded = json.loads(values.shallow)
     assert values.restore(json.dumps(decoded, separators=(",", ":")).encode()) == body
+
+
+def test_only_deep_values_are_marked() -> None:
+    """A million short ones at the same level would occupy the webhook for seconds."""
+    levels = 99
+    many = f"{'[' * levels}{','.join(['[]'] * 1000)}{']' * levels}"
+    values = DeepValues(review(f'{{"a":{many},"b":{DEEP}}}'))
+    assert values.shallow.count(b"ud800") == 1
