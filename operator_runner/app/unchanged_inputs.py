@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from urllib.parse import urlencode
 
 import structlog
 
@@ -14,6 +15,7 @@ from operator_runner.ansible.purity import templates
 from operator_runner.ansible.purity.content import ContentReader, ContentState
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.errors import ApiError, Forbidden
+from operator_runner.core.labels import field_selector
 from operator_runner.core.model import Json, ObjectRef, RunEvent, Trigger, Watch, uid_of
 from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.run_inputs import (
@@ -215,7 +217,7 @@ class UnchangedInputs:
             # The permission may be limited to names.
             with suppress(Forbidden):
                 return await self._lists.get(read.collection, max_age=max_age)
-        query = f"fieldSelector=metadata.name%3D{read.name}"
+        query = urlencode({"fieldSelector": field_selector("metadata.name", read.name)})
         return await self._lists.get(read.collection, query, max_age=max_age)
 
     async def _reference(self, read: Read, metadata: Json) -> ObjectRef:

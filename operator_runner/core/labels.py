@@ -1,10 +1,11 @@
-"""Match labels by the rules of Kubernetes, and index selectors. Pure.
+"""Match labels by the rules of Kubernetes, write and index selectors. Pure.
 
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
@@ -16,6 +17,9 @@ from operator_runner.core.model import (
     ObjectRef,
     Selection,
 )
+
+_SPECIAL = re.compile(r"[\\,=]")
+"""Characters of a value that are escaped in a field selector."""
 
 
 def match_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
@@ -30,6 +34,12 @@ def selector_text(selector: LabelSelector) -> str:
     """Write a selector as the parameter `labelSelector` of a request; an empty one is empty."""
     labels = [f"{key}={value}" for key, value in selector.match_labels.items()]
     return ",".join([*labels, *map(_requirement_text, selector.match_expressions)])
+
+
+def field_selector(field: str, value: str) -> str:
+    """Write the parameter `fieldSelector` for objects with this value, which may have any text."""
+    escaped = _SPECIAL.sub(r"\\\g<0>", value)
+    return f"{field}={escaped}"
 
 
 def _requirement_text(requirement: LabelSelectorRequirement) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
 from operator_runner.ansible.rerun_command import Rerun, read
 from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.labels import field_selector
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api
@@ -256,5 +257,5 @@ async def _events(api: Api, namespace: str | None, name: str) -> list[Json]:
     """Return the Events about objects of a name, empty for all, in a namespace, None for all."""
     root = "/apis/events.k8s.io/v1"
     path = f"{root}/events" if namespace is None else f"{root}/namespaces/{namespace}/events"
-    params = {"fieldSelector": f"regarding.name={name}"} if name else None
+    params = {"fieldSelector": field_selector("regarding.name", name)} if name else None
     return [event async for page in list_pages(api, path, params=params) for event in page["items"]]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from urllib.parse import urlencode
 
+import pytest
 from aiohttp import web
 
 from operator_runner.core.errors import Forbidden
+from operator_runner.core.labels import field_selector
 from operator_runner.kube.api import Api
 from operator_runner.kube.metadata_lists import MetadataLists
 from tests.contract.kube.scripted import ScriptedServer, status
@@ -35,6 +38,17 @@ async def test_a_list_has_the_metadata_of_the_chosen_objects(api: Api, kubectl: 
     assert list(named.objects) == [(kubectl.namespace, "b")]
     missing = await lists.get(path, "fieldSelector=metadata.name%3Dc")
     assert (list(missing.objects), missing.resource_version != "") == ([], True)
+
+
+@pytest.mark.parametrize("name", ["a,b", "a=b", "a\\", "a&limit=1", "a b#c", "é", "system:a"])
+async def test_an_object_of_any_name_is_selected(api: Api, kubectl: Kubectl, name: str) -> None:
+    """Names of RBAC objects have characters that mean something in selectors and queries."""
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{kubectl.namespace}/roles"
+    for each in (name, "a"):
+        await api.request("POST", path, body={"metadata": {"name": each}})
+    query = urlencode({"fieldSelector": field_selector("metadata.name", name)})
+    found = await MetadataLists(api).get(path, query)
+    assert list(found.objects) == [(kubectl.namespace, name)]
 
 
 async def test_a_list_is_shared_until_a_reader_needs_a_newer_one(
