@@ -249,10 +249,6 @@ class Dispatcher:
 
     def _settle_failure(self, key: ObjectRef, result: Failed) -> None:
         """Requeue the key after a backoff, unless something else is awaited."""
-        if result.awaits_edit:
-            self._queue.forget(key)
-            _log.info("Will retry when the resource is edited")
-            return
         if result.load_failed and self._reload:
             self.awaiting_edit.add(key)
             _log.info("Will retry when a file of the project changes")

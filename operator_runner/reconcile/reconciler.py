@@ -304,7 +304,7 @@ class Reconciler:
         context = RunContext(ref, body, pending.causes, started_at, run_id=pending.run_id)
         if overrides.error:
             await self._reporter.error(context, overrides.error)
-            return Failed(message=overrides.error, awaits_edit=True)
+            return Failed(message=overrides.error)
         try:
             content = pending.watch.content_for(cleanup=pending.cleanup)
             excluded = await self._dropped_fields.find(ref, body, content)

@@ -42,8 +42,6 @@ class Failed:
     load_failed: bool = False
     """Whether Ansible could not load the play; see `RunOutcome`."""
     message: str = field(default="", compare=False)
-    awaits_edit: bool = False
-    """Whether only an edit of the resource can help: there is no retry before its next event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def _change(old: ResourceState, new: ResourceState, watch: Watch) -> Cause | Non
         return Cause(Trigger.SPEC, text, state_key=key)
     if new.selected and not old.selected:
         return Cause(Trigger.SPEC, "now matches selector and when")
-    # The resource is not retried with an invalid annotation.
+    # The next retry may be 16 minutes away.
     if _override_error(old, watch) not in {"", _override_error(new, watch)}:
         detail = "invalid annotation changed"
         return Cause(Trigger.ANNOTATION, detail, state_key=_digest(new.annotations))

@@ -144,7 +144,7 @@ PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 def test_a_corrected_annotation_starts_a_reconcile(
     old: dict[str, str], new: dict[str, str], is_cause: bool
 ) -> None:
-    """Of every watch, because a resource with an invalid annotation is not retried."""
+    """Of every watch: the retry of the invalid one may be 16 minutes away."""
     cause = reconcile_cause(seen(annotations=old), seen(annotations=new), WATCH, listed=False)
     assert (cause is not None and cause.trigger is Trigger.ANNOTATION) == is_cause
 

@@ -361,7 +361,7 @@ async def test_the_annotation_beats_watch_and_flag(
 async def test_a_bad_annotation_reaches_the_user() -> None:
     """An invalid duration in an annotation is reported in the Failure condition."""
     case = Case(PLAIN, FakeCluster(resource(annotations={PERIOD: "soon"})))
-    assert await case.reconciler.reconcile(REF, SPEC) == Failed(awaits_edit=True)
+    assert await case.reconciler.reconcile(REF, SPEC) == Failed()
     message = (await case.conditions())["Failure"]["message"]
     assert message.startswith("Unable to parse reconcile period annotation")
     assert case.executor.requests == []

@@ -205,7 +205,7 @@ async def test_a_request_for_a_resource_that_cannot_run_is_answered() -> None:
     """An invalid annotation and an aborted reconcile are failures as well."""
     period = {"ansible.sdk.operatorframework.io/reconcile-period": "soon"}
     case = Case(PLAIN, FakeCluster(resource(annotations=REQUESTED | period)))
-    assert await case.reconciler.reconcile(REF, SPEC) == Failed(awaits_edit=True)
+    assert await case.reconciler.reconcile(REF, SPEC) == Failed()
     answer = handled_request(case.cluster.objects[REF]["metadata"]["annotations"])
     assert answer is not None
     assert "Unable to parse reconcile period" in answer.message

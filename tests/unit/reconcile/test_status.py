@@ -82,7 +82,7 @@ async def test_without_manage_status_an_error_sets_no_condition() -> None:
     body = resource(annotations={PERIOD: "soon"}) | {"status": {"mine": 1}}
     case = Case(replace(PLAIN, manage_status=False), FakeCluster(body))
     before = await case.version()
-    assert await case.reconciler.reconcile(REF, SPEC) == Failed(awaits_edit=True)
+    assert await case.reconciler.reconcile(REF, SPEC) == Failed()
     assert await case.version() == before
     assert await status(case) == {"mine": 1}
     assert [event.warning for event in case.cluster.events] == [True]
