@@ -274,8 +274,8 @@ def test_one_of_two_replicas_leads(
         "--leader-elect",
         "--leader-election-id=pair",
         f"--leader-election-namespace={kubectl.namespace}",
-        "--leader-elect-lease-duration=8s",
-        "--leader-elect-renew-deadline=6s",
+        "--leader-elect-lease-duration=15s",
+        "--leader-elect-renew-deadline=10s",
     )
     first = make_operator("first").start(*flags)
     eventually(

@@ -175,8 +175,8 @@ def test_a_tick_survives_the_death_of_the_leader(
         "--leader-elect",
         "--leader-election-id=ticks",
         f"--leader-election-namespace={kubectl.namespace}",
-        "--leader-elect-lease-duration=8s",
-        "--leader-elect-renew-deadline=6s",
+        "--leader-elect-lease-duration=15s",
+        "--leader-elect-renew-deadline=10s",
     )
     first, second = make_operator("first"), make_operator("second")
     first.start(*elect)
