@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from pathlib import Path
 
 from operator_runner.devcluster import Cluster
+from tests.functional.test_get_and_tree import watching
 from tests.functional.test_operator import echo, text_of, wait_for_text
+from tests.functional.test_ui import served
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.runner_cli import RunnerCli
@@ -212,3 +215,49 @@ def test_get_lists_the_watched_resources_of_an_operator_that_answers(
     few = user.run("get", work_dir, "--output=name")
     assert (few.returncode, few.stdout) == (0, "echo.test.example.com/b\n")
     assert "Warning: an operator watches configmap, not shown: no permission" in few.stderr
+
+
+def _shown(url: str) -> list[str]:
+    """Return the names of the resources on the page of `operator-runner ui`."""
+    with urllib.request.urlopen(f"{url}events", timeout=30) as events:
+        for line in events:
+            if line == b"event: resources\n":
+                items = json.loads(next(events).removeprefix(b"data: "))["items"]
+                return [each["name"] for each in items]
+    raise AssertionError("the stream has ended")
+
+
+def test_a_resource_that_is_no_longer_selected_leaves_the_page_and_ends_in_a_watch(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path, tmp_path: Path
+) -> None:
+    """Its labels have changed: a watch prints it as Deselected, and again once it is selected."""
+    _watch(
+        project,
+        {
+            "kind": "ConfigMap",
+            "selector": {"matchLabels": {"copied": "yes"}},
+            "vars": {"text": "word"},
+        },
+    )
+    operator.start()
+    labels = {"name": "a", "labels": {"copied": "yes"}}
+    kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels})
+    eventually(lambda: kubectl.get("configmap", "seen-a"), details=operator.log)
+
+    where = f"--work-dir={operator.scratch / 'work'}"
+    with (
+        served(cli.kubeconfig, cli.namespace, operator.scratch) as (_, url),
+        watching(cli, tmp_path, {"get": ("get", where, "--output=json")}) as logs,
+    ):
+
+        def last_state() -> str:
+            return str(json.loads(logs["get"].read_text().splitlines()[-1])["state"])
+
+        eventually(lambda: _shown(url), ["a"].__eq__, details=operator.log)
+        eventually(logs["get"].read_text)
+        kubectl("label", "configmap", "a", "copied-")
+        eventually(lambda: _shown(url), [].__eq__)
+        eventually(last_state, "Deselected".__eq__, details=logs["get"].read_text)
+        kubectl("label", "configmap", "a", "copied=yes")
+        eventually(lambda: _shown(url), ["a"].__eq__)
+        eventually(last_state, "Deselected".__ne__)

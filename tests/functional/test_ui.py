@@ -112,7 +112,7 @@ def ui(
     pictures: Path = request.config.getoption("--pictures") or scratch
     pictures.mkdir(parents=True, exist_ok=True)
     operator.start()
-    with _served(kubeconfig, namespace, scratch) as (process, url), chromium(scratch) as page:
+    with served(kubeconfig, namespace, scratch) as (process, url), chromium(scratch) as page:
         page.send("Page.addScriptToEvaluateOnNewDocument", source=SCRIPT)
         try:
             yield Ui(page, url, process, operator, kubectl, pictures)
@@ -122,9 +122,10 @@ def ui(
 
 
 @contextmanager
-def _served(
+def served(
     kubeconfig: Path, namespace: str, scratch: Path
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve the page with the operator of a work dir; give the process and the URL."""
     command = [
         *(str(OPERATOR_RUNNER), "ui", "--no-browser", f"--kubeconfig={kubeconfig}"),
         *(f"--namespace={namespace}", f"--work-dir={scratch / 'work'}"),

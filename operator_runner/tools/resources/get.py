@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from operator_runner.tools.operator_api.next_runs import Queues
     from operator_runner.tools.resources.cluster import ClusterView
     from operator_runner.tools.resources.listing import ResourceSelection
-    from operator_runner.tools.resources.summary import Summary
+    from operator_runner.tools.resources.summary import Summary, SummaryState
 
 _HEADER = ("NAME", "READY", "STATE", "LAST RUN", "NEXT RUN", "FAILING", "WHY")
 _WIDE_HEADER = (*_HEADER[:-1], "REPLICA", "RUN", "CAUSE", "MESSAGE")
@@ -284,6 +284,7 @@ class _Watching:
             Extraction,
             watch_metadata,
         )
+        from operator_runner.tools.resources.summary import SummaryState  # noqa: PLC0415
 
         whole = Extraction(lambda body: body, whole=True)
         synced = False
@@ -294,19 +295,22 @@ class _Watching:
                 synced = True
                 continue
             ref = ObjectRef.of_kind(kind.gvk, event.body)
-            if not self._selection.has(ref, event.body):
-                continue
             if event.type is EventType.DELETED:
-                self._bodies.pop(ref, None)
-                if (gone := self._shown.pop(ref, None)) is not None:
-                    from operator_runner.tools.resources.summary import SummaryState  # noqa: PLC0415
-
-                    self._printer.print([replace(gone, state=SummaryState.DELETED)])
+                self._end(ref, SummaryState.DELETED)
+                continue
+            if not self._selection.has(ref, event.body):
+                self._end(ref, SummaryState.DESELECTED)
                 continue
             self._bodies[ref] = event.extracted
             if synced:
                 await self._read_events()
             self._show(ref)
+
+    def _end(self, ref: ObjectRef, state: SummaryState) -> None:
+        """Print the last state of a resource that was shown."""
+        self._bodies.pop(ref, None)
+        if (last := self._shown.pop(ref, None)) is not None:
+            self._printer.print([replace(last, state=state)])
 
     async def _read_events(self) -> None:
         """Read the Events of runs; if that fails, those that are known stay."""

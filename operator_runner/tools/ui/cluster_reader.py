@@ -162,9 +162,10 @@ class ClusterReader:
                 if event.type is EventType.SYNCED:
                     continue
                 ref = ObjectRef.of_kind(kind.gvk, event.body)
-                if not self._selection.has(ref, event.body):
-                    continue
-                if event.type is EventType.DELETED:
+                is_shown = event.type is not EventType.DELETED and self._selection.has(
+                    ref, event.body
+                )
+                if not is_shown:
                     self.observed.bodies.pop(ref, None)
                 else:
                     self.observed.bodies[ref] = event.extracted
