@@ -55,8 +55,10 @@ class OperatorSnapshot:
 
 
 def _kind(watch: Watch) -> Json:
-    """Return the kind of a watch, with its label selector if it has one."""
+    """Return the kind of a watch, with its label selector and `when` if it has them."""
     kind: Json = {"apiVersion": watch.gvk.api_version, "kind": watch.gvk.kind}
+    if watch.when is not None:
+        kind["when"] = watch.when
     selector = {
         "matchLabels": dict(watch.selector.match_labels),
         "matchExpressions": [

@@ -108,6 +108,10 @@ class History:
     """The resources that an annotation suspends; empty if unknown."""
     pod: str = ""
     """NAMESPACE/NAME of the Pod with the files of the last run, if that failed; else empty."""
+    deleting: tuple[ObjectRef, ...] = ()
+    """The resources whose deletion was requested."""
+    exclusion: str = ""
+    """Why operators may not reconcile the resource; empty if they do, or if that is unknown."""
 
     @property
     def rerun_hint(self) -> str:

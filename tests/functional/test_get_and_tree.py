@@ -172,6 +172,39 @@ def test_resources_without_conditions_have_the_state_of_events_and_of_the_queue(
     eventually(partial(listed, work_dir), is_complete, details=operator.log)
 
 
+def test_an_excluded_resource_has_the_reason(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path, tmp_path: Path
+) -> None:
+    """Without it, a resource that `when` or the labels exclude looks like one without operator."""
+    when = "spec.sayThis != 'no'"
+    watches = project / "watches.yaml"
+    original = watches.read_text()
+    watches.write_text(f'{original}  when: "{when}"\n')
+    operator.start()
+    kubectl.apply(echo(sayThis="yes"), echo("b", sayThis="no"))
+    wait_for_text(kubectl, operator, "hello yes")
+    where = f"--work-dir={operator.scratch / 'work'}"
+    reason = f"reconciled only if `when` is true: {when}"
+
+    def message(name: str) -> str:
+        [item] = json.loads(cli("get", f"echo/{name}", where, "--output=json"))["items"]
+        return str(item.get("message"))
+
+    assert (message("a"), message("b")) == ("None", reason)
+    assert cells(cli("get", where))[1][-1] == reason
+    # Without an operator that answers.
+    assert cells(cli("get", "echo/b"))[0][-1] == "no operator has written its conditions"
+    with watching(cli, tmp_path, {"get": ("get", "echo/b", where)}) as logs:
+        eventually(logs["get"].read_text, lambda text: reason in text)
+        kubectl.merge(KIND, "b", {"spec": {"sayThis": "well"}})
+        eventually(logs["get"].read_text, lambda text: "Succeeded" in text, details=operator.log)
+    operator.terminate()
+    watches.write_text(f"{original}  selector: {{matchLabels: {{said: 'yes'}}}}\n")
+    operator.start()
+    kubectl.apply(echo("c"))
+    assert message("c") == "no watch selects its labels"
+
+
 def test_malformed_events_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
     """Such an Event of another writer does not end `get`, `runs` and `why`."""
     kubectl.apply(echo(sayThis="1"))

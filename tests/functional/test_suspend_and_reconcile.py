@@ -107,6 +107,8 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
         details=operator.log,
     )
     assert "being deleted; no clean-up runs until it is resumed" in cli("get", NAME)
+    assert "Suspended while being deleted: no clean-up runs until `" in cli("why", NAME)
+    assert json.loads(cli("why", NAME, "--output=json"))["deleting"] is True
     cli("resume", NAME, "--timeout=0s")
     kubectl("wait", "--for=delete", f"{KIND}/a", "--timeout=180s")
     assert runs(operator)[-1] == "annotation: resumed"

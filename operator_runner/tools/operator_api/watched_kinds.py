@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,20 +29,45 @@ class WatchedKind:
     """The resources of a kind that an operator watches.
 
     The kind has no version, since each resource is served in all of them. `namespaces` are all if
-    empty.
+    empty. `when` is an expression; it is not evaluated here, because others can create Pods that
+    answer.
     """
 
     group: str
     kind: str
     namespaces: frozenset[str] = frozenset()
     requirements: tuple[LabelSelectorRequirement, ...] = ()
+    when: str = ""
 
     def has(self, ref: ObjectRef, body: Json) -> bool:
         """Return whether namespace and labels of a resource of the kind are watched."""
-        if ref.namespace and self.namespaces and ref.namespace not in self.namespaces:
-            return False
         labels = body["metadata"].get("labels") or {}
-        return match_labels(LabelSelector({}, self.requirements), labels)
+        return self.has_namespace(ref) and match_labels(
+            LabelSelector({}, self.requirements), labels
+        )
+
+    def has_namespace(self, ref: ObjectRef) -> bool:
+        """Return whether the namespace of a resource is watched."""
+        return not (ref.namespace and self.namespaces) or ref.namespace in self.namespaces
+
+
+def exclusion(ref: ObjectRef, body: Json, watched: Iterable[WatchedKind]) -> str:
+    """Return why operators may not reconcile a resource; empty if one does, or none has its kind.
+
+    `watched` is what the operators that answer watch.
+    """
+    kind = (ref.gvk.group, ref.gvk.kind)
+    of_kind = [each for each in watched if (each.group, each.kind) == kind]
+    in_namespace = [each for each in of_kind if each.has_namespace(ref)]
+    selecting = [each for each in in_namespace if each.has(ref, body)]
+    if of_kind and not in_namespace:
+        return f"no operator that answers watches namespace {ref.namespace}"
+    if in_namespace and not selecting:
+        return "no watch selects its labels"
+    expressions = {each.when for each in selecting}
+    if not expressions or "" in expressions:
+        return ""
+    return f"reconciled only if `when` is true: {'; or '.join(sorted(expressions))}"
 
 
 async def watched_kinds(operators: Operators) -> frozenset[WatchedKind]:
@@ -73,6 +99,5 @@ def parse(identity: Json) -> list[WatchedKind]:
 def _kind(value: Any, namespaces: frozenset[str]) -> WatchedKind:
     fields = value if isinstance(value, dict) else {}
     gvk = GVK.of(str(fields.get("apiVersion")), str(fields.get("kind")))
-    return WatchedKind(
-        gvk.group, gvk.kind, namespaces, requirements_of(fields.get("selector") or {})
-    )
+    requirements = requirements_of(fields.get("selector") or {})
+    return WatchedKind(gvk.group, gvk.kind, namespaces, requirements, str(fields.get("when") or ""))

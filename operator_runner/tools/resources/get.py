@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -36,6 +36,7 @@ from operator_runner.tools.resources.output import (
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
     from operator_runner.tools.operator_api.next_runs import Queues
+    from operator_runner.tools.operator_api.watched_kinds import WatchedKind
     from operator_runner.tools.resources.cluster import ClusterView
     from operator_runner.tools.resources.listing import ResourceSelection
     from operator_runner.tools.resources.summary import Summary, SummaryState
@@ -99,10 +100,10 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
     async with open_cluster(kubeconfig, options.namespace) as cluster:
         namespace = None if everywhere else cluster.namespace
         async with find_operators(cluster.api, cluster.namespace, options.work_dir) as operators:
-            watched = frozenset() if wanted else await watched_kinds(operators)
+            watched = await watched_kinds(operators)
             selection = await select(cluster, wanted, namespace, watched)
             found, queues = await asyncio.gather(
-                summaries(cluster, selection), queues_of(operators)
+                summaries(cluster, selection, watched), queues_of(operators)
             )
         found = [with_queues(each, queues) for each in found]
         if queues.reason and output.is_table and (found or not wanted):
@@ -122,7 +123,8 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
         elif not options.watch:
             click.echo(_nothing(selection), err=True)
         if options.watch:
-            await _Watching(cluster, selection, printer, found, queues).run(options.work_dir)
+            watching = _Watching(cluster, selection, printer, found, queues=queues, watched=watched)
+            await watching.run(options.work_dir)
 
 
 def _warn_forbidden(selection: ResourceSelection) -> None:
@@ -260,11 +262,13 @@ class _Watching:
         selection: ResourceSelection,
         printer: _Printer,
         shown: Sequence[Summary],
+        *,
         queues: Queues,
+        watched: Collection[WatchedKind],
     ) -> None:
         self._cluster, self._selection, self._printer = cluster, selection, printer
         self._shown = {each.ref: each for each in shown}
-        self._queues = queues
+        self._queues, self._watched = queues, watched
         self._bodies: dict[ObjectRef, Json] = {}
         self._events: dict[tuple[str, str], list[Json]] = {}
 
@@ -327,19 +331,23 @@ class _Watching:
             follow_operators,
         )
         from operator_runner.tools.operator_api.next_runs import queues_of  # noqa: PLC0415
+        from operator_runner.tools.operator_api.watched_kinds import watched_kinds  # noqa: PLC0415
 
         found = follow_operators(
             self._cluster.api, self._cluster.namespace, work_dir, pause=_POLL_SECONDS
         )
         async with aclosing(found):
             async for operators in found:
-                self._queues = await queues_of(operators)
+                self._watched, self._queues = await asyncio.gather(
+                    watched_kinds(operators), queues_of(operators)
+                )
                 await self._read_events()
                 for ref in list(self._bodies):
                     self._show(ref)
         raise AssertionError("operators are followed without end")
 
     def _show(self, ref: ObjectRef) -> None:
+        from operator_runner.tools.operator_api.watched_kinds import exclusion  # noqa: PLC0415
         from operator_runner.tools.resources.summary import (  # noqa: PLC0415
             is_same,
             summarize,
@@ -349,7 +357,8 @@ class _Watching:
         if (body := self._bodies.get(ref)) is None:
             return  # deleted since
         events = self._events.get((uid_of(body), ref.name), ())
-        summary = with_queues(summarize(ref, body, events), self._queues)
+        excluded = exclusion(ref, body, self._watched)
+        summary = with_queues(summarize(ref, body, events, excluded), self._queues)
         if not is_same(summary, self._shown.get(ref)):
             self._shown[ref] = summary
             self._printer.print([summary])

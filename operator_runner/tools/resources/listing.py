@@ -13,12 +13,12 @@ from operator_runner.kube.api import FIELD_MANAGER, JSON, METADATA_LIST, Api
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.paging import list_pages
+from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
 from operator_runner.tools.resources.resource_name import ResourceName
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize
 from operator_runner.tools.run_lines import is_valid_event
 
 if TYPE_CHECKING:
-    from operator_runner.tools.operator_api.watched_kinds import WatchedKind
     from operator_runner.tools.resources.cluster import ClusterView
 
 ACCEPT_METADATA = f"{METADATA_LIST},{JSON}"
@@ -173,10 +173,13 @@ def _is_handled(item: Json) -> bool:
     return any(each.get("manager") == FIELD_MANAGER for each in fields)
 
 
-async def summaries(cluster: ClusterView, selection: ResourceSelection) -> list[Summary]:
+async def summaries(
+    cluster: ClusterView, selection: ResourceSelection, watched: Collection[WatchedKind]
+) -> list[Summary]:
     """Return the summaries of all chosen resources, by kind, namespace and name.
 
-    Raises ApiError; NotFound if a named resource does not exist.
+    `watched` is what the operators that answer watch. Raises ApiError; NotFound if a named resource
+    does not exist.
     """
     found = [
         (ref, body)
@@ -184,7 +187,12 @@ async def summaries(cluster: ClusterView, selection: ResourceSelection) -> list[
         async for ref, body in _bodies(cluster, selection, kind)
     ]
     events = by_resource(await run_events(cluster.api, selection.namespace)) if found else {}
-    return [summarize(ref, body, events.get((uid_of(body), ref.name), ())) for ref, body in found]
+    return [
+        summarize(
+            ref, body, events.get((uid_of(body), ref.name), ()), exclusion(ref, body, watched)
+        )
+        for ref, body in found
+    ]
 
 
 async def _bodies(

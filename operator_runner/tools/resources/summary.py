@@ -73,7 +73,8 @@ class Summary:
     failures began. `next_run` is a time; `retries` is whether a failed run is retried. Only the
     operator has `queue_position`, `next_cause` of the next run, and `replica`, whose queue it is.
     `drift` is what a run would write, or why that is unknown. `deleted` is when the deletion was
-    requested. `skipped` is when a later run was skipped, because of `skip_reason`.
+    requested. `skipped` is when a later run was skipped, because of `skip_reason`. `exclusion` is
+    why operators may not reconcile the resource; it is shown as long as none has handled it.
     """
 
     ref: ObjectRef
@@ -95,20 +96,25 @@ class Summary:
     skip_reason: str = ""
     has_conditions: bool = True
     """Whether an operator has written its conditions."""
+    exclusion: str = ""
 
     @property
     def why(self) -> str:
         """What is wrong, else the cause of the last run, on one line."""
         if self.state is SummaryState.UNHANDLED:
-            return "no operator has written its conditions"
+            return self.problem or "no operator has written its conditions"
         return self.problem or " ".join((self.skip_reason or self.cause).split())
 
     @property
     def problem(self) -> str:
-        """A deletion that waits, the message of a failure, or drift, on one line; else empty."""
+        """A deletion that waits, an exclusion, a failure or drift, on one line; else empty."""
         if self.state is SummaryState.SUSPENDED and self.deleted is not None:
             return "being deleted; no clean-up runs until it is resumed"
-        return " ".join((self.message or self.drift).split())
+        return " ".join((self._message or self.drift).split())
+
+    @property
+    def _message(self) -> str:
+        return self.exclusion if self.state is SummaryState.UNHANDLED else self.message
 
     def as_json(self) -> Json:
         """Return the fields that are known, for `--output=json`."""
@@ -122,7 +128,7 @@ class Summary:
             "lastRun": _text(self.last_run),
             "runID": self.run_id,
             "cause": self.cause,
-            "message": self.message,
+            "message": self._message,
             "failingSince": _text(self.failing_since),
             "nextRun": _text(self.next_run),
             "nextCause": self.next_cause,
@@ -136,7 +142,9 @@ class Summary:
         return {name: value for name, value in fields.items() if value}
 
 
-def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summary:
+def summarize(
+    ref: ObjectRef, body: Json, events: Iterable[Json] = (), exclusion: str = ""
+) -> Summary:
     """Return the summary of a resource; `events` are those of its operator about it."""
     conditions = conditions_by_type(body)
     events = sorted(events, key=_event_time, reverse=True)
@@ -148,7 +156,8 @@ def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summar
     state = _state(body, conditions)
     last_run = max(filter(None, ended), default=None)
     if state is SummaryState.UNHANDLED:
-        return _summary_of_events(Summary(ref, state, has_conditions=False), events, last_run)
+        unhandled = Summary(ref, state, has_conditions=False, exclusion=exclusion)
+        return _summary_of_events(unhandled, events, last_run)
     is_failed = conditions.get("Failure", {}).get("status") == "True"
     failure = conditions["Failure"] if is_failed else {}
     return Summary(

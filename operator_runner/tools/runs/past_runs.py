@@ -30,6 +30,7 @@ from operator_runner.tools.kind_names import find_kind, of_kinds
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
 from operator_runner.tools.operator_api.next_runs import skipped_runs
+from operator_runner.tools.operator_api.watched_kinds import exclusion, watched_kinds
 from operator_runner.tools.resources.cluster import open_cluster
 from operator_runner.tools.run_lines import (
     History,
@@ -167,13 +168,31 @@ async def _from_events(
     ]
     lines = [_line_about(event, ref) for event in events]
     lines += await _skipped(operators, ref, everywhere=everywhere)
-    suspended = await _suspended(api, resource, ref, known=bool(lines))
+    bodies = await _bodies(api, resource, ref, known=bool(lines))
     lines.sort(key=lambda line: line.ended, reverse=True)
     # The operator may watch another version of the kind than the preferred one.
     watched = {GVK.of(_regarding(event).get("apiVersion", ""), ref.gvk.kind) for event in events}
     refs = [ObjectRef(gvk, ref.namespace, ref.name) for gvk in watched if ref.name]
     pod = pod_of_failure(lines, [each.name for each in operators.clients])
-    return History(ref, tuple(lines), _local_rerun(refs, lines), suspended, pod)
+    return History(
+        ref,
+        tuple(lines),
+        _local_rerun(refs, lines),
+        tuple(ref for ref, body in bodies if _is_suspended(body)),
+        pod,
+        tuple(ref for ref, body in bodies if body["metadata"].get("deletionTimestamp")),
+        await _exclusion(operators, bodies) if ref.name and not lines else "",
+    )
+
+
+async def _exclusion(operators: Operators, bodies: Sequence[tuple[ObjectRef, Json]]) -> str:
+    """Return why operators may not reconcile the first resource."""
+    watched = await watched_kinds(operators)
+    return next((exclusion(ref, body, watched) for ref, body in bodies), "")
+
+
+def _is_suspended(body: Json) -> bool:
+    return suspension(annotations_of(body)) is not Suspension.NONE
 
 
 def _line_about(event: Json, ref: ObjectRef) -> RunLine:
@@ -210,10 +229,10 @@ def _ref_of(gvk: GVK, run: Json) -> ObjectRef:
     return ObjectRef(gvk, resource.get("namespace", ""), resource["name"])
 
 
-async def _suspended(
+async def _bodies(
     api: Api, resource: ApiResource, ref: ObjectRef, *, known: bool
-) -> tuple[ObjectRef, ...]:
-    """Return the resources that an annotation suspends.
+) -> list[tuple[ObjectRef, Json]]:
+    """Return the resource, or without a name all of the kind; without permission, none.
 
     Raises ApiError for a resource that cannot be read, unless its runs are known.
     """
@@ -229,13 +248,9 @@ async def _suspended(
             ]
     except ApiError:
         if known:
-            return ()
+            return []
         raise
-    return tuple(
-        ObjectRef.of_kind(ref.gvk, body)
-        for body in bodies
-        if suspension(annotations_of(body)) is not Suspension.NONE
-    )
+    return [(ObjectRef.of_kind(ref.gvk, body), body) for body in bodies]
 
 
 def _is_about(event: Json, ref: ObjectRef, *, everywhere: bool) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from operator_runner.core.model import ObjectRef
+from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
@@ -85,11 +85,17 @@ def why(
                     print_document(line.as_json(), output)
             else:
                 found = [each.as_json() for each in history.lines[:limit]]
-                print_data({"suspended": bool(history.suspended), "items": found}, output)
+                print_data(_facts(history) | {"items": found}, output)
             if watch:
                 await _watch(histories, history, widths, output)
 
     complete(run())
+
+
+def _facts(history: History) -> Json:
+    """Return what is known beside the runs, for `--output=json`."""
+    facts = {"suspended": bool(history.suspended), "deleting": bool(history.deleting)}
+    return {**facts, "message": history.exclusion} if history.exclusion else facts
 
 
 def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool) -> Widths:
@@ -99,10 +105,13 @@ def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool
         place = f" -n {ref.namespace}" if ref.namespace else ""
         hint = f"operator-runner resume {kind}/{ref.name}{place}"
         which = "" if history.ref.name else f" {kind}/{ref.name}"
-        click.echo(printable(f"Suspended{which}: no run starts until `{hint}`."))
+        state, run = "Suspended", "run starts"
+        if ref in history.deleting:
+            state, run = "Suspended while being deleted", "clean-up runs"
+        click.echo(printable(f"{state}{which}: no {run} until `{hint}`."))
     widths = history.widths(is_wide=is_wide)
     if not history.lines:
-        click.echo(_quiet(history.ref, work_dir))
+        click.echo(_quiet(history, work_dir))
         return widths
     now = datetime.now(UTC)
     click.echo(header(widths))
@@ -137,8 +146,11 @@ async def _watch(
                 click.echo(line.text(datetime.now(UTC), widths))
 
 
-def _quiet(ref: ObjectRef, work_dir: Path | None) -> str:
+def _quiet(history: History, work_dir: Path | None) -> str:
+    ref = history.ref
     resource = str(ref) if ref.name else ref.gvk.kind
+    if history.exclusion:
+        return printable(f"No runs of {resource}: {history.exclusion}.")
     if work_dir is not None:
         return f"No runs of {resource} are recorded in {work_dir}."
     return (

@@ -121,7 +121,7 @@ class ClusterReader:
 
     async def _read_kinds(self, operators: Operators) -> None:
         """Search again if operators that answer have other kinds than before."""
-        kinds = await watched_kinds(operators)
+        kinds = self.observed.watched = await watched_kinds(operators)
         if not kinds <= self._watched:
             self._watched |= kinds
             self._search.set()
@@ -179,6 +179,6 @@ class ClusterReader:
 
 def _essentials(body: Json) -> Json:
     """Return what summaries need of a resource."""
-    names = ("name", "namespace", "uid", "annotations", "deletionTimestamp")
+    names = ("name", "namespace", "uid", "labels", "annotations", "deletionTimestamp")
     metadata = {name: body["metadata"][name] for name in names if name in body["metadata"]}
     return {"metadata": metadata, "status": body.get("status")}

@@ -12,6 +12,7 @@ from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.record import object_json
 from operator_runner.tools.operator_api.next_runs import next_run_of
+from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize, with_next_run
 from operator_runner.tools.run_lines import RunLine, line_of
@@ -36,6 +37,7 @@ class ObservedCluster:
     reason: str = ""
     fault: str = ""
     warnings: list[str] = field(default_factory=list)
+    watched: frozenset[WatchedKind] = frozenset()
 
 
 def key_of(resource: Json) -> str:
@@ -103,7 +105,9 @@ def resource_view(
     now: datetime,
 ) -> Json:
     """Return why a resource ran: its runs, what is next, and the objects of its runs."""
-    body = next((body for ref, body in observed.bodies.items() if _is(ref, key)), None)
+    ref, body = next(
+        ((ref, body) for ref, body in observed.bodies.items() if _is(ref, key)), (None, None)
+    )
     events = [each for each in observed.events if _regards(each, key)]
     ids = {each["id"] for each in runs}
     others = [each for each in map(line_of, events) if each.run_id not in ids]
@@ -111,6 +115,8 @@ def resource_view(
         "key": key,
         "known": body is not None,
         "suspended": body is not None and suspension(annotations_of(body)) is not Suspension.NONE,
+        "deleting": body is not None and bool(body["metadata"].get("deletionTimestamp")),
+        "exclusion": exclusion(ref, body, observed.watched) if ref and body and not runs else "",
         "runs": run_rows(newest(runs), now),
         "events": [_line(each) for each in sorted(others, key=lambda e: e.ended, reverse=True)],
         "schedules": [
@@ -130,7 +136,12 @@ def _resources(
     events = by_resource(observed.events)
     found = []
     for ref, body in observed.bodies.items():
-        summary = summarize(ref, body, events.get((uid_of(body), ref.name), ()))
+        summary = summarize(
+            ref,
+            body,
+            events.get((uid_of(body), ref.name), ()),
+            exclusion(ref, body, observed.watched),
+        )
         key = key_of(object_json(ref))
         entry = queued.get(key)
         summary = with_next_run(summary, next_run_of(entry) if entry is not None else None)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.tools.operator_api.watched_kinds import parse
+from operator_runner.tools.operator_api.watched_kinds import exclusion, parse
 
 
 def kind(selector: Json | None = None) -> Json:
@@ -30,6 +30,36 @@ def test_resources_are_watched_by_namespace_and_labels(document: Json, *, has: b
     [watched] = parse(document)
     ref = ObjectRef(GVK("", "v1", "ConfigMap"), "web", "a")
     assert watched.has(ref, {"metadata": {"labels": {"copied": "yes"}}}) is has
+
+
+NO = {"matchLabels": {"copied": "no"}}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "namespaces", "reason"),
+    [
+        ([], ["other"], ""),
+        ([kind()], [], ""),
+        ([kind()], ["other"], "no operator that answers watches namespace web"),
+        ([kind(NO)], [], "no watch selects its labels"),
+        ([{**kind(), "when": "a"}], [], "reconciled only if `when` is true: a"),
+        ([{**kind(NO), "when": "a"}, kind(NO)], [], "no watch selects its labels"),
+        ([{**kind(), "when": "a"}, kind(NO)], [], "reconciled only if `when` is true: a"),
+        ([{**kind(), "when": "a"}, kind()], [], ""),
+        (
+            [{**kind(), "when": "a"}, {**kind(), "when": "b"}],
+            ["web"],
+            "reconciled only if `when` is true: a; or b",
+        ),
+    ],
+)
+def test_an_exclusion_has_the_reason_of_the_nearest_watch(
+    kinds: list[Json], namespaces: list[str], reason: str
+) -> None:
+    """A watch without `when` that selects the resource leaves none; expressions stay text."""
+    watched = parse({"kinds": kinds, "namespaces": namespaces})
+    ref = ObjectRef(GVK("", "v1", "ConfigMap"), "web", "a")
+    assert exclusion(ref, {"metadata": {"labels": {"copied": "yes"}}}, watched) == reason
 
 
 @pytest.mark.parametrize(

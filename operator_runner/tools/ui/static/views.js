@@ -116,6 +116,7 @@ export function showWhy(found) {
 
 function next(found) {
   if (!found.key) return "Choose a resource to see why it ran and what is next.";
+  if (found.suspended && found.deleting) return "Suspended while being deleted: no clean-up runs until it is resumed.";
   if (found.suspended) return "Suspended: no run starts until it is resumed.";
   const [entry] = found.queue;
   const [schedule] = found.schedules;
@@ -123,5 +124,6 @@ function next(found) {
   if (entry) parts.push(`${entry.state} because of ${entry.cause || "an unknown cause"}${entry.due ? `, due at ${new Date(entry.due).toLocaleTimeString()}` : ""}.`);
   if (schedule?.next) parts.push(`Next tick of its schedule: ${new Date(schedule.next).toLocaleString()}.`);
   if (schedule?.error) parts.push(`Invalid schedule: ${schedule.error}.`);
+  if (found.exclusion) parts.push(`No runs: ${found.exclusion}.`);
   return parts.join(" ") || "No run is queued or delayed.";
 }

@@ -9,6 +9,7 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.tools.operator_api.watched_kinds import WatchedKind
 from operator_runner.tools.ui.views import (
     ObservedCluster,
     key_of,
@@ -140,6 +141,16 @@ def test_a_resource_has_its_runs_other_events_and_objects() -> None:
     assert [each["outcome"] for each in found["events"]] == ["looping"]
     assert [each["key"] for each in found["objects"]] == ["configmap/web/home"]
     assert found["known"]
+
+
+def test_a_resource_without_runs_has_the_reason_of_its_exclusion() -> None:
+    """In the list, and where a click asks why."""
+    seen = observed(watched=frozenset({WatchedKind(PAGE.group, PAGE.kind, when="spec.on")}))
+    reason = "reconciled only if `when` is true: spec.on"
+    [row] = views(seen, None, NOW)["resources"]["items"]
+    assert (row["state"], row["why"]) == ("Unhandled", reason)
+    assert resource_view(KEY, seen, [], [], NOW)["exclusion"] == reason
+    assert resource_view(KEY, seen, [run("1", 0)], [], NOW)["exclusion"] == ""
 
 
 def test_a_key_names_a_resource() -> None:
