@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
 
-from operator_runner.reconcile.request_annotations import REQUEST_ANNOTATION
+from operator_runner.reconcile.request_annotations import HANDLED_ANNOTATION, REQUEST_ANNOTATION
 from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.runner_cli import RunnerCli
+from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
 NAME = "echoes/a"
@@ -169,6 +171,38 @@ def test_a_requested_run_ends_the_wait_with_its_outcome(
     again = cli.run("reconcile", "echoes/b", "--wait")
     assert (again.returncode, "not found" in again.stderr) == (1, True)
     assert not operator.lines("Cannot answer the request")
+
+
+def test_several_resources_are_waited_for_together(
+    cli: RunnerCli, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Each end is printed when it is there, also if the resource is deleted at once."""
+
+    def answer(name: str) -> None:
+        body = kubectl.get(KIND, name)
+        assert body is not None
+        request = body["metadata"]["annotations"][REQUEST_ANNOTATION]
+        handled = json.dumps({"id": request, "result": "succeeded"})
+        kubectl("annotate", KIND, name, f"{HANDLED_ANNOTATION}={handled}")
+
+    kubectl.apply(echo(), echo("b"))
+    log = tmp_path / "log"
+    command = ["reconcile", "echo/a", "echo/b", "--wait", f"--namespace={cli.namespace}"]
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [OPERATOR_RUNNER, *command, f"--kubeconfig={cli.kubeconfig}"], stdout=out
+        )
+    try:
+        eventually(log.read_text, lambda text: text.count("run requested") == 2)
+        answer("b")
+        eventually(log.read_text, lambda text: "echo.test.example.com/b succeeded" in text)
+        kubectl("delete", KIND, "b", "--wait=false")
+        answer("a")
+        assert process.wait(120) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert "echo.test.example.com/a succeeded" in log.read_text()
 
 
 def test_a_deletion_ends_the_wait_and_is_a_success_of_a_clean_up_only(

@@ -18,6 +18,10 @@ from operator_runner.tools.resources.resource_name import ResourceName
 
 _FIELD_MANAGER = "operator-runner-cli"
 _POLL_SECONDS = 0.25
+_READS_PER_SECOND = 50
+"""Of all waits together, as the requests of kubectl."""
+_CONCURRENT_READS = 8
+"""Of all waits together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class ClusterView:
         self.api = api
         self.served = served
         self.namespace = namespace
+        self._waits = 0
+        self._reading = asyncio.Semaphore(_CONCURRENT_READS)
 
     def resource(self, kind: str) -> ApiResource:
         """Return the resource with this kind, plural or short name. Raises ConfigError."""
@@ -90,15 +96,21 @@ class ClusterView:
     ) -> Json | None:
         """Read the resource until it meets a condition; return it, None after the deadline.
 
-        It is read at least once. Raises NotFound once it is deleted.
+        It is read at least once. Several waits are possible at a time. Raises NotFound once it is
+        deleted.
         """
-        while True:
-            body = await self.read(target)
-            if is_met(body):
-                return body
-            if deadline.has_passed:
-                return None
-            await asyncio.sleep(_POLL_SECONDS)
+        self._waits += 1
+        try:
+            while True:
+                async with self._reading:
+                    body = await self.read(target)
+                if is_met(body):
+                    return body
+                if deadline.has_passed:
+                    return None
+                await asyncio.sleep(max(_POLL_SECONDS, self._waits / _READS_PER_SECOND))
+        finally:
+            self._waits -= 1
 
 
 def kind_name(gvk: GVK) -> str:

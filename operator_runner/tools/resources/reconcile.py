@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -104,10 +105,9 @@ async def _request(
         statuses = [int(results.has_failed)]
         if within is not None:
             deadline = Deadline(within)
-            statuses += [
-                await _outcome(cluster, target, body, results, deadline)
-                for target, body in requested
-            ]
+            statuses += await asyncio.gather(
+                *(_outcome(cluster, target, body, results, deadline) for target, body in requested)
+            )
         results.end(cluster.namespace)
         return max(statuses)
 
