@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,11 +113,28 @@ data_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML)
 diff_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML, default="a diff")
 
 
-work_dir_option = click.option(
-    "--work-dir",
-    default=None,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Read from the operator with this work dir.  [default: operators of the cluster]",
+def _only_one(
+    _context: click.Context, _parameter: click.Parameter, values: Sequence[Path]
+) -> Path | None:
+    """Return the one value. Raises click.BadParameter for several: `runs report` takes them."""
+    if len(values) > 1:
+        raise click.BadParameter("this command reads one work dir; write --work-dir once")
+    return values[0] if values else None
+
+
+def one_work_dir_option(text: str) -> Callable[[_Function], _Function]:
+    """Return the option `--work-dir` with this help."""
+    return click.option(
+        "--work-dir",
+        multiple=True,
+        callback=_only_one,
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help=text,
+    )
+
+
+work_dir_option = one_work_dir_option(
+    "Read from the operator with this work dir.  [default: operators of the cluster]"
 )
 
 

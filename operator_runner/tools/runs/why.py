@@ -16,6 +16,7 @@ from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
     complete,
+    one_work_dir_option,
     output_option,
 )
 from operator_runner.tools.resources.output import OutputFormat, print_data, print_document
@@ -34,11 +35,8 @@ _INDENT = " " * 4
 @click.option(
     "-w", "--watch", is_flag=True, help="List, then print each new run until interrupted."
 )
-@click.option(
-    "--work-dir",
-    default=None,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Read an operator's work dir instead of Events, such as /tmp/ansible-operator/runner.",
+@one_work_dir_option(
+    "Read an operator's work dir instead of Events, such as /tmp/ansible-operator/runner."
 )
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="Maximum lines."

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.resources.options import cluster_options, complete
+from operator_runner.tools.resources.options import cluster_options, complete, work_dir_option
 
 _PAGE = (
     '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
@@ -32,12 +32,7 @@ _PAGE = (
     help="Port on 127.0.0.1.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the URL only.")
-@click.option(
-    "--work-dir",
-    default=None,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Read from the operator with this work dir.  [default: operators of the cluster]",
-)
+@work_dir_option
 def ui(
     namespace: str | None,
     kubeconfig: Kubeconfig,
