@@ -14,10 +14,11 @@ from operator_runner.app.signals import Interrupted, unless_stopped
 from operator_runner.config.watches.selection import is_selected
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.core.errors import ApiError, ConfigError, NotFound
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Trigger, Watch
+from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
+from operator_runner.reconcile.drift import ONCE
 from operator_runner.reconcile.results import Gone, NoRun, ReconcileResult, Succeeded
 
 _log = structlog.get_logger(__name__)
@@ -58,8 +59,7 @@ class RunOnce:
         try:
             if self._jobs is not None:
                 await unless_stopped(self._jobs.open(), self._stop)
-            cause = Cause(Trigger.START, "--once")
-            work = self._dispatcher.reconcile_once(key, cause)
+            work = self._dispatcher.reconcile_once(key, ONCE)
             return exit_status(key, await unless_stopped(work, self._stop))
         except Interrupted:
             return _INTERRUPTED
@@ -117,8 +117,9 @@ async def find_resource(
         kinds = ", ".join(
             dict.fromkeys(watch.gvk.kind for watch in watches if watch.gvk not in missing)
         )
-        known = f"--once: no watch for kind {kind}; the watches file has {kinds}"
-        raise ConfigError("; ".join([known, *missing.values()]))
+        known = f"--once: no watch for kind {kind}"
+        others = [f"the watches file has {kinds}"] if kinds else []
+        raise ConfigError("; ".join([known, *others, *missing.values()]))
     return found[0]
 
 

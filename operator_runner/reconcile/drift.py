@@ -31,6 +31,8 @@ _MESSAGES = {
     Drift.IGNORE: "The last reconciliation wrote all objects; drift is ignored",
 }
 _UNCHANGED = frozenset({Trigger.START, Trigger.DEPENDENT, Trigger.PERIOD, Trigger.RETRY})
+ONCE = Cause(Trigger.START, "--once")
+"""Cause of `run --once`: a request of a user, so that the role writes with every policy."""
 _SHOWN = 5
 _MESSAGE_BYTES = 900
 
@@ -52,7 +54,8 @@ def policy_of(body: Json, watch: Watch) -> Drift:
 def has_change(causes: Iterable[Cause]) -> bool:
     """Return whether a cause is a change of what the resource asks for, or a request."""
     return any(
-        cause.trigger not in _UNCHANGED and cause.detail != DRIFT_POLICY_CHANGED for cause in causes
+        cause == ONCE or (cause.trigger not in _UNCHANGED and cause.detail != DRIFT_POLICY_CHANGED)
+        for cause in causes
     )
 
 

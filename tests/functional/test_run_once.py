@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pexpect
+import pytest
 
 from tests.functional.test_operator import KIND, ROLE, echo, text_of
 from tests.support.kubectl import Kubectl
@@ -118,6 +119,35 @@ def test_kinds_that_are_not_installed_do_not_affect_the_others(
     missing = _run_once(project, kubectl, control_plane, "later/a")
     assert missing.returncode == 1
     assert "no kind Later in missing.example.com/v1: its CRD is missing" in missing.stderr
+
+
+def test_watches_without_an_installed_kind_are_reported_with_the_reasons(
+    kubectl: Kubectl, control_plane: Path, project: Path
+) -> None:
+    """There is no list of installed kinds, which would be empty."""
+    (project / "watches.yaml").write_text(
+        "- {group: missing.example.com, version: v1, kind: Later, role: echo}\n"
+    )
+    missing = _run_once(project, kubectl, control_plane, "echo/a")
+    assert missing.returncode == 1
+    assert "no watch for kind echo; no kind Later in missing.example.com/v1" in missing.stderr
+
+
+@pytest.mark.parametrize("policy", ["warn", "ignore"])
+def test_the_role_writes_with_every_policy_of_drift(
+    kubectl: Kubectl, control_plane: Path, project: Path, policy: str
+) -> None:
+    """The user has asked for the run, so the exit status is that of a run, not of a preview."""
+    kubectl.apply(echo(sayThis="1"))
+    watches = project / "watches.yaml"
+    watches.write_text(f"{watches.read_text()}  drift: {policy}\n")
+    assert _run_once(project, kubectl, control_plane, "echo/a").returncode == 0
+    kubectl("patch", "configmap", "a", '--patch={"data": {"text": "other"}}')
+    done = _run_once(project, kubectl, control_plane, "echo/a")
+    assert (done.returncode, text_of(kubectl)) == (0, "hello 1"), done.stderr
+    role = project / ROLE
+    role.write_text(role.read_text() + "- {name: Refuse, ansible.builtin.fail: {msg: no}}\n")
+    assert _run_once(project, kubectl, control_plane, "echo/a").returncode == 1
 
 
 def test_step_asks_before_each_task(kubectl: Kubectl, control_plane: Path, project: Path) -> None:
