@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import signal
 import sys
 from collections import UserDict
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from operator_runner import __version__
+from operator_runner.core.exit_status import INTERRUPTED
 
 _COMMANDS: Mapping[str, str] = {
     "bundle": "operator_runner.tools.bundle.command:bundle",
@@ -45,7 +45,6 @@ _NOT_IN_IMAGE = ("operator_runner.devcluster", "rich")
 """Packages that the Dockerfile leaves out of the operator's image."""
 _NEED_THEM = {"bundle", "bundle-validate", "catalog", "cluster", "migrate-storage", "operatorhub"}
 """Commands that import these packages."""
-_INTERRUPTED = 128 + signal.SIGINT
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -104,7 +103,7 @@ class _Main(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise SystemExit(_INTERRUPTED) from None
+            raise SystemExit(INTERRUPTED) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
@@ -14,6 +13,7 @@ from operator_runner.app.signals import Interrupted, unless_stopped
 from operator_runner.config.watches.selection import is_selected
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.core.errors import ApiError, ConfigError, NotFound
+from operator_runner.core.exit_status import INTERRUPTED
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
@@ -22,10 +22,6 @@ from operator_runner.reconcile.drift import ONCE
 from operator_runner.reconcile.results import Gone, NoRun, ReconcileResult, Succeeded
 
 _log = structlog.get_logger(__name__)
-
-
-_INTERRUPTED = 128 + signal.SIGINT
-"""Exit status."""
 
 
 class RunOnce:
@@ -62,7 +58,7 @@ class RunOnce:
             work = self._dispatcher.reconcile_once(key, ONCE)
             return exit_status(key, await unless_stopped(work, self._stop))
         except Interrupted:
-            return _INTERRUPTED
+            return INTERRUPTED
         finally:
             await self._end()
 

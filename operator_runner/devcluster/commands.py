@@ -17,12 +17,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from operator_runner.core.exit_status import INTERRUPTED
 from operator_runner.devcluster import image_packing
 from operator_runner.devcluster.cluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.network import MAX_NODES
-
-_INTERRUPTED = 128 + signal.SIGINT
 
 
 @click.group()
@@ -223,7 +222,7 @@ def _errors() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         click.echo("Interrupted", err=True)
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operator_runner.config.flags.types import GO_FALSE, GO_TRUE
-from operator_runner.config.watches.execution import NAMESPACE_PATTERN
 from operator_runner.core.model import GVK
+from operator_runner.core.object_names import LABEL_PATTERN
 from operator_runner.core.settings import DISABLED_PATCHES
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -39,7 +39,7 @@ def namespace_problems(environ: Mapping[str, str]) -> list[str]:
         f'WATCH_NAMESPACE: invalid namespace "{name}"; write names of lower-case letters, digits'
         " and - with commas between them, or nothing for all namespaces"
         for name in namespaces(environ)
-        if not re.fullmatch(NAMESPACE_PATTERN, name)
+        if not re.fullmatch(LABEL_PATTERN, name)
     ]
 
 

@@ -11,10 +11,10 @@ from datetime import timedelta
 import click
 
 from operator_runner.core.durations import DURATION_HINT, parse_duration
+from operator_runner.core.object_names import LABEL_PATTERN
 from operator_runner.core.settings import Address, ShardSettings
 
-_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_SERVICE = re.compile(rf"(?:({_LABEL})/)?({_LABEL})(?::([1-9][0-9]{{0,4}}))?")
+_SERVICE = re.compile(rf"(?:({LABEL_PATTERN})/)?({LABEL_PATTERN})(?::([1-9][0-9]{{0,4}}))?")
 
 GO_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})

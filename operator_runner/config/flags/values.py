@@ -19,6 +19,7 @@ from operator_runner.config.flags.capacity import capacity, cores
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import GVK, Ownership, Watch
+from operator_runner.core.object_names import MAX_SUBDOMAIN, SUBDOMAIN_PATTERN
 from operator_runner.core.settings import (
     Address,
     AnsibleSettings,
@@ -34,9 +35,7 @@ _FOREVER = timedelta(days=365)
 _NONE = timedelta(0)
 _SINGLE_RUN = "it concerns a single run; add --once, or omit the flag"
 _WATCHED_NAMESPACES = "an operator watches the namespaces of WATCH_NAMESPACE; set it instead"
-_LEASE_NAME = re.compile(
-    r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-)
+_LEASE_NAME = re.compile(rf"(?=.{{1,{MAX_SUBDOMAIN}}}$){SUBDOMAIN_PATTERN}")
 _MAX_LABEL = 63
 """Length of the value of a label."""
 

@@ -11,8 +11,8 @@ from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.config.watches.pod_values import check_image, check_resources
 from operator_runner.core.model import Drift, JobTemplate
+from operator_runner.core.object_names import LABEL_PATTERN
 
-NAMESPACE_PATTERN = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 NAMED_OBJECTS = {"volumes": ("name",), "volumeMounts": ("name", "mountPath")}
 """Required fields of the objects in these lists."""
 TEMPLATE_FIELDS = ("metadata", "spec")
@@ -40,7 +40,7 @@ def read_execution(fields: MapReader) -> JobTemplate | None:
     if not image:
         job.problem("image", "image must not be empty; add `image:`")
     namespace = job.text("namespace")
-    if namespace and not re.fullmatch(NAMESPACE_PATTERN, namespace):
+    if namespace and not re.fullmatch(LABEL_PATTERN, namespace):
         job.problem(
             "namespace",
             f"invalid namespace {namespace!r}; write lower-case letters, digits and -",

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from operator_runner.config.watches.execution import (
     NAMED_OBJECTS,
-    NAMESPACE_PATTERN,
     TEMPLATE_FIELDS,
     TEMPLATE_LISTS,
     TEMPLATE_MAPS,
@@ -33,6 +32,7 @@ from operator_runner.config.watches.selector import (
 from operator_runner.config.watches.status_keys import CONDITION_TYPE_PATTERN
 from operator_runner.core.durations import DURATION_PATTERN
 from operator_runner.core.model import Drift, Json
+from operator_runner.core.object_names import LABEL_PATTERN
 
 # Before the file is YAML the environment is put in, so any value may be a variable for now.
 _VARIABLE = {"type": "string", "pattern": r"\$"}
@@ -106,7 +106,7 @@ def _close_status(properties: Json) -> None:
 
 
 def _close_job(properties: Json) -> None:
-    properties["namespace"] |= {"pattern": rf"^(?:{NAMESPACE_PATTERN})?$|\$"}
+    properties["namespace"] |= {"pattern": rf"^(?:{LABEL_PATTERN})?$|\$"}
     properties["ttl"]["not"] = {"type": "string", "pattern": r"^-.*[1-9]"}
     for name, required in NAMED_OBJECTS.items():
         filled = {each: {"not": {"enum": [None, "", 0, False]}} for each in required}

@@ -7,12 +7,12 @@ from typing import Any
 
 from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.model import LabelSelector, LabelSelectorRequirement
+from operator_runner.core.object_names import MAX_SUBDOMAIN, SUBDOMAIN_PATTERN
 
 WITH_VALUES = ("In", "NotIn")
 OPERATORS = (*WITH_VALUES, "Exists", "DoesNotExist")
 _PART = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_DOMAIN_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_DOMAIN = rf"(?=.{{1,253}}/){_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*"
+_DOMAIN = rf"(?=.{{1,{MAX_SUBDOMAIN}}}/){SUBDOMAIN_PATTERN}"
 QUALIFIED_NAME_PATTERN = rf"(?:{_DOMAIN}/)?{_PART}"
 LABEL_VALUE_PATTERN = rf"(?:{_PART})?"
 

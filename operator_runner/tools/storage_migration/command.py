@@ -12,10 +12,9 @@ from pathlib import Path
 import click
 
 from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.exit_status import INTERRUPTED
 from operator_runner.core.model import GVK
 from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
-
-_INTERRUPTED = 128 + signal.SIGINT
 
 
 @click.command("migrate-storage")
@@ -78,7 +77,7 @@ async def _migrate(
         for name in dict.fromkeys([*names, *of_watches]):
             end = await migration.run(name)
             if end is MigrationResult.INTERRUPTED:
-                return _INTERRUPTED
+                return INTERRUPTED
             code |= end is MigrationResult.INCOMPLETE
         return code
     finally:
