@@ -15,6 +15,7 @@ from operator_runner.core.slot_assignment import SLOTS
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
 from tests.functional.test_operator import KIND, ROLE, echo
+from tests.functional.test_rights import deployment, grant, rbac
 from tests.functional.test_shards import current_assignment, owner_of
 from tests.support.balancer import balancer
 from tests.support.kubectl import Kubectl
@@ -115,6 +116,83 @@ def _take_over(
     jobs = [line["job"] for line in first.lines("Created Job") + second.lines(adopted)]
     assert jobs[0] == jobs[1]
     assert kubectl.get("secret", "echo-jobs-certificate") is not None
+
+
+@pytest.mark.usefixtures("pods")
+async def test_the_derived_permissions_suffice_for_jobs_shards_and_requests(
+    kubectl: Kubectl, project: Path, tmp_path: Path
+) -> None:
+    """Jobs are created, adopted by the next replica and deleted; nothing is forbidden.
+
+    The operator can answer `reconcile --wait` without a finalizer too.
+    """
+    write_project(project, kubectl, tmp_path, supersede=True)
+    tasks = (project / ROLE).read_text()
+    # The requests of roles are recorded; this test is about those of the operator.
+    (project / ROLE).write_text(tasks.partition("- name: Read")[0])
+    await asyncio.to_thread(_use_derived_permissions, project, kubectl, tmp_path)
+
+
+def _use_derived_permissions(project: Path, kubectl: Kubectl, out: Path) -> None:
+    port = free_port()
+    flags = (
+        f"--jobs-service={kubectl.namespace}/echo-jobs:{port}",
+        f"--jobs-port={port}",
+        "--shards=auto",
+        "--leader-elect",
+        "--leader-election-id=echo",
+        f"--leader-election-namespace={kubectl.namespace}",
+        "--keep-runs",
+        "--graceful-shutdown-timeout=1s",
+    )
+    manager = out / "manager.yaml"
+    manager.write_text(json.dumps(deployment(kubectl.namespace, *flags)))
+    derived = rbac(project, f"--crds={project / 'crd.yaml'}", f"--manager={manager}")
+    assert derived.returncode == 0, derived.stderr
+    grant(kubectl, derived.stdout)
+    # New projects have this binding.
+    account = f"--serviceaccount={kubectl.namespace}:controller-manager"
+    kubectl("create", "rolebinding", "election", "--role=leader-election-role", account)
+    kubeconfig = kubectl.kubeconfig("controller-manager", out)
+    replicas = []
+    for name in ("first", "second"):
+        (out / name).mkdir()
+        replicas.append(Operator(project, kubeconfig, kubectl.namespace, out / name, {}))
+
+    def forbidden() -> float:
+        return sum(each.metric("rest_client_requests_total", code="403") for each in replicas)
+
+    def details() -> str:
+        return "".join(each.log() for each in replicas)
+
+    try:
+        first, second = replicas
+        first.start(*flags)
+        kubectl.apply(echo())
+        eventually((out / "count").exists, seconds=SECONDS, details=details)
+        assert forbidden() == 0, details()
+        assert first.terminate() == 0
+        second.start(*flags)
+        adopted = "Adopted the Job of an earlier run"
+        eventually(lambda: second.lines(adopted), seconds=SECONDS, details=details)
+        (out / "go").touch()
+        kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=300s")
+        cli = RunnerCli(kubeconfig, kubectl.namespace)
+        requested = cli.run("reconcile", NAME, "--wait")
+        assert requested.returncode == 0, requested.stderr + details()
+        (out / "go").unlink()
+        kubectl.apply(echo(size=2))
+        eventually(lambda: "2" in (out / "count").read_text(), seconds=SECONDS, details=details)
+        kubectl("delete", KIND, "a")
+        eventually(
+            lambda: all("succeeded" in job["status"] for job in kubectl.list("jobs")),
+            seconds=SECONDS,
+            details=details,
+        )
+        assert forbidden() == 0, details()
+    finally:
+        for each in replicas:
+            each.kill()
 
 
 EACH = """

@@ -225,15 +225,7 @@ def test_the_permissions_of_a_recording_suffice(
     )
     assert done.returncode == 0, done.stderr
     kubectl.run("delete", "rolebinding", "manager-rolebinding", "--namespace=default")
-    for body in yaml.safe_load_all(done.stdout):
-        body["metadata"]["namespace"] = body["metadata"]["namespace"].replace(
-            "system", kubectl.namespace
-        )
-        for subject in body.get("subjects", ()):
-            subject["namespace"] = kubectl.namespace
-        bound = replace(kubectl, namespace=body["metadata"]["namespace"])
-        bound.apply(body)
-    kubectl("create", "serviceaccount", "controller-manager")
+    grant(kubectl, done.stdout)
     user = f"system:serviceaccount:{kubectl.namespace}:controller-manager"
     kubectl.wait_for_permission(user, "list", ECHO)
     replace(kubectl, namespace="default").wait_for_permission(user, "get", "configmaps")
@@ -250,6 +242,19 @@ def test_the_permissions_of_a_recording_suffice(
         assert operator.metric("rest_client_requests_total", code="403") == 0
     finally:
         operator.kill()
+
+
+def grant(kubectl: Kubectl, manifests: str) -> None:
+    """Apply what `operator-runner rbac` has derived, to an account `controller-manager`."""
+    for body in yaml.safe_load_all(manifests):
+        body["metadata"]["namespace"] = body["metadata"]["namespace"].replace(
+            "system", kubectl.namespace
+        )
+        for subject in body.get("subjects", ()):
+            subject["namespace"] = kubectl.namespace
+        bound = replace(kubectl, namespace=body["metadata"]["namespace"])
+        bound.apply(body)
+    kubectl("create", "serviceaccount", "controller-manager")
 
 
 def life(kubectl: Kubectl, operator: Operator) -> None:
@@ -280,11 +285,12 @@ def life(kubectl: Kubectl, operator: Operator) -> None:
     replace(kubectl, namespace="default")("delete", "configmap", note)
 
 
-def deployment(namespace: str) -> Json:
+def deployment(namespace: str, *args: str) -> Json:
+    """Return the Deployment of an operator of one namespace with these arguments."""
     env = [{"name": "WATCH_NAMESPACE", "value": namespace}]
     spec = {
         "serviceAccountName": "controller-manager",
-        "containers": [{"name": "manager", "env": env}],
+        "containers": [{"name": "manager", "env": env, "args": list(args)}],
     }
     return {
         "apiVersion": "apps/v1",
@@ -295,6 +301,7 @@ def deployment(namespace: str) -> Json:
 
 
 def rbac(project: Path, *args: str, input_: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `operator-runner rbac` in a project."""
     return subprocess.run(
         [RUNNER, "rbac", *args],
         cwd=project,

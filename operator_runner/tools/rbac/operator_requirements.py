@@ -98,21 +98,28 @@ def _of_jobs(watch: Watch, own_namespace: str) -> Iterator[Requirement]:
             yield Requirement(AccessRule(group, resource, verb, scope), reason, JOBS)
 
 
-def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
-    gvk, plural = watch.gvk, kinds.plural(watch.gvk)
-    accesses = [
-        ("", verb, f"the runner watches and reads {gvk.kind}") for verb in ("get", *_LIST_WATCH)
-    ]
+def _of_resources(watch: Watch) -> Iterator[tuple[str, str, str]]:
+    """Yield subresource, verb and reason of the requests for the resources of a watch."""
+    kind = watch.gvk.kind
+    for verb in ("get", *_LIST_WATCH):
+        yield "", verb, f"the runner watches and reads {kind}"
     if watch.finalizer is not None:
         reason = f"the runner adds and removes the finalizer {watch.finalizer.name}"
-        accesses.append(("", "patch", reason))
+        yield "", "patch", reason
     if watch.deselection is not None:
         name = watch.deselection.annotation
-        accesses.append(("", "patch", f"the runner adds and removes the annotation {name}"))
+        yield "", "patch", f"the runner adds and removes the annotation {name}"
+    if not watch.gvk.is_built_in:
+        # It would be much for all ConfigMaps; users who need answers grant it.
+        yield "", "patch", f"the runner answers `operator-runner reconcile` of {kind}"
     if watch.manage_status:
-        accesses.append(("/status", "patch", f"the runner writes the conditions of {gvk.kind}"))
+        yield "/status", "patch", f"the runner writes the conditions of {kind}"
+
+
+def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
+    gvk, plural = watch.gvk, kinds.plural(watch.gvk)
     for scope in features.where(plural):
-        for suffix, verb, reason in accesses:
+        for suffix, verb, reason in _of_resources(watch):
             yield Requirement(AccessRule(gvk.group, plural.name + suffix, verb, scope), reason)
     for scope in _scopes_of_events(plural, features):
         for verb in ("create", "patch"):

@@ -39,7 +39,7 @@ CRD = {
 }
 WEB = Watch(GVK("shop.io", "v1", "Web"), RunContent(role=Path("/roles/web")), manage_status=False)
 EVENTS = ["create events.events.k8s.io", "patch events.events.k8s.io"]
-WATCHED = ["get webs.shop.io", "list webs.shop.io", "watch webs.shop.io"]
+WATCHED = ["get webs.shop.io", "list webs.shop.io", "patch webs.shop.io", "watch webs.shop.io"]
 BY = "Web.shop.io"
 
 
@@ -57,7 +57,7 @@ def requirements(
 
 
 def test_the_least_that_a_watch_needs() -> None:
-    """Reading and watching its kind everywhere, and Events; nothing of an unmanaged status."""
+    """Reading, watching, answering requests, and Events; nothing of an unmanaged status."""
     project = RequirementSources((WEB,), (), KindTable([CRD]), EnabledFeatures())
     assert [str(n.rule) for n in requirements_of(project, names=False)] == [*EVENTS, *WATCHED]
 
@@ -66,8 +66,6 @@ def test_the_least_that_a_watch_needs() -> None:
     ("changed", "expected"),
     [
         ({"manage_status": True}, ["patch webs.shop.io/status"]),
-        ({"finalizer": Finalizer("shop.io/web", None)}, ["patch webs.shop.io"]),
-        ({"deselection": Deselection("shop.io/chosen", None)}, ["patch webs.shop.io"]),
         (
             {"references": (Reference(GVK("", "v1", "Secret"), "spec.secret"),)},
             ["list secrets", "watch secrets"],
@@ -90,8 +88,24 @@ def test_the_least_that_a_watch_needs() -> None:
 def test_permissions_follow_from_the_keys_of_a_watch(
     changed: dict[str, Any], expected: list[str]
 ) -> None:
-    """Status, finalizer, deselection and references have rights of their own."""
+    """Status, references and triggers have rights of their own."""
     assert requirements(replace(WEB, **changed)) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_patched"),
+    [
+        ({}, False),
+        ({"finalizer": Finalizer("shop.io/web", None)}, True),
+        ({"deselection": Deselection("shop.io/chosen", None)}, True),
+    ],
+)
+def test_metadata_of_a_built_in_kind_is_patched_for_keys_only(
+    keys: dict[str, Any], *, is_patched: bool
+) -> None:
+    """To answer requests for all ConfigMaps is for its users to grant."""
+    watch = replace(WEB, gvk=GVK("", "v1", "ConfigMap"), **keys)
+    assert ("patch configmaps" in requirements(watch)) is is_patched
 
 
 def test_permissions_follow_from_flags() -> None:
