@@ -126,12 +126,12 @@ def _rbac(options: dict[str, Any]) -> int:
         return 1 if lines else 0
     policies = network_policies_of(project.watches, manager, project.features.job_port)
     if options["write"]:
-        _write(options["write"], requirements, manager.namespace)
+        _write(options["write"], requirements, manager)
         _write_policies(options["write"], policies)
     elif options["form"] == "patch":
         click.echo(component(requirements), nl=False)
     else:
-        roles = manifest(requirements, manager.namespace)
+        roles = manifest(requirements, manager.namespace, manager.account)
         click.echo("---\n".join([roles, *map(dump_in_order, policies)]), nl=False)
     return 0
 
@@ -150,15 +150,14 @@ def _manager(named: Path | None, checked: Sequence[dict[str, Any]]) -> Manager:
 def _default_manager(
     default: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]]
 ) -> Manager | None:
-    """Return a Deployment without its ServiceAccount and, when checking, its namespace.
+    """Return a Deployment; when checking, without its ServiceAccount and namespace.
 
     Those of checked manifests may differ, because kustomize has set them.
     """
     found = find_manager(default)
     if found is None:
         return None
-    namespace = PLACEHOLDER if checked else found.namespace
-    return replace(found, namespace=namespace, account="")
+    return replace(found, namespace=PLACEHOLDER, account="") if checked else found
 
 
 def _project(options: dict[str, Any], manager: Manager) -> RequirementSources:
@@ -178,11 +177,11 @@ def _project(options: dict[str, Any], manager: Manager) -> RequirementSources:
     )
 
 
-def _write(folder: Path, requirements: Sequence[Requirement], own: str) -> None:
+def _write(folder: Path, requirements: Sequence[Requirement], manager: Manager) -> None:
     for role, name in _FILES.items():
         required = [requirement for requirement in requirements if requirement.role == role]
         if required:
-            (folder / name).write_text(manifest(required, own))
+            (folder / name).write_text(manifest(required, manager.namespace, manager.account))
             click.echo(folder / name)
     for role in sorted({requirement.role for requirement in requirements} - {*_FILES}):
         click.echo(f"{role}: not written; `operator-runner rbac` prints it")

@@ -29,7 +29,7 @@ def project(tmp_path: Path, namespace: str) -> Path:
     args = ["--jobs-service=web-jobs", "--jobs-port=9000"]
     env = [{"name": "WATCH_NAMESPACE", "value": namespace}]
     container = {"name": "manager", "image": "example.com/web:1", "args": args, "env": env}
-    pod = {"serviceAccountName": "controller-manager", "containers": [container]}
+    pod = {"serviceAccountName": "web-operator", "containers": [container]}
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -52,7 +52,10 @@ def rbac(project: Path, *args: str) -> str:
 
 
 def test_the_written_manifests_are_valid_and_sufficient(project: Path, kubectl: Kubectl) -> None:
-    """The API server accepts them, the check finds nothing, and standard output has the same."""
+    """The API server accepts them, the check finds nothing, and standard output has the same.
+
+    Bindings have the ServiceAccount of the Deployment.
+    """
     rbac(project, "--write=config/rbac")
     written: list[Json] = []
     for name in ("jobs_role.yaml", "jobs_network_policy.yaml"):
@@ -64,6 +67,8 @@ def test_the_written_manifests_are_valid_and_sufficient(project: Path, kubectl: 
     assert "The granted rules" in rbac(project, "--check=config/rbac", "--check=config/manager")
     printed = list(yaml.safe_load_all(rbac(project)))
     assert all(body in printed for body in written)
+    (subject,) = written[1]["subjects"]
+    assert (subject["kind"], subject["name"]) == ("ServiceAccount", "web-operator")
     policy = kubectl.get("networkpolicy", "operator-jobs")
     assert policy is not None
     assert policy["spec"]["podSelector"] == {"matchLabels": {"app": "web"}}
