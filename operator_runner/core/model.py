@@ -100,6 +100,11 @@ class ObjectRef:
     namespace: str
     name: str
 
+    @property
+    def full_name(self) -> str:
+        """`page.debug.example.com/home`, as kubectl writes and reads it."""
+        return f"{self.gvk.kind_and_group.lower()}/{self.name}"
+
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> ObjectRef:
         """Return the reference of an object as the API gives it (apiVersion and kind included)."""

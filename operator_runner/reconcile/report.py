@@ -429,7 +429,7 @@ class Reporter:
 def _suspension_text(ref: ObjectRef, finalizer: str) -> str:
     """Return the message of the condition Suspended: the cause, what waits, and a hint."""
     place = f" --namespace {ref.namespace}" if ref.namespace else ""
-    resume = f"operator-runner resume {ref.gvk.kind}/{ref.name}{place}"
+    resume = f"operator-runner resume {ref.full_name}{place}"
     text = f"No run starts because of the annotation {SUSPEND_ANNOTATION}"
     if finalizer:
         text = f"{text}, and the deletion waits for the finalizer {finalizer}"

@@ -120,10 +120,9 @@ class History:
             return ""
         namespace, _, pod = self.pod.partition("/")
         place = f" --namespace={self.ref.namespace}" if self.ref.namespace else ""
-        kind = self.ref.gvk.kind.lower()
         return (
             f"kubectl exec --namespace={namespace} {pod} -- "
-            f"operator-runner why {kind}/{self.ref.name}{place}"
+            f"operator-runner why {self.ref.full_name}{place}"
         )
 
     def widths(self, *, is_wide: bool = False) -> Widths:

@@ -290,6 +290,41 @@ def test_events_are_read_with_the_permissions_of_the_user(
     assert (shown.returncode, run_id in shown.stdout) == (3, True), shown.stderr
 
 
+def _twin(group: str) -> tuple[Json, Json]:
+    """Return a CRD and a resource of it; the kind has the same name in every group."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"twins.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": "Twin", "plural": "twins"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    return crd, {"apiVersion": f"{group}/v1", "kind": "Twin", "metadata": {"name": "a"}}
+
+
+def test_kinds_of_one_name_are_shown_with_their_groups(cli: RunnerCli, kubectl: Kubectl) -> None:
+    """A row says which one it is about, and a command that is printed acts on that one."""
+    groups = ["one.example.com", "two.example.com"]
+    twins = [_twin(group) for group in groups]
+    names = [f"twins.{group}" for group in groups]
+    try:
+        kubectl.apply(*(crd for crd, _ in twins))
+        kubectl.wait_for_kinds(*names)
+        kubectl.apply(*(resource for _, resource in twins))
+        rows = cells(cli("get", *names))
+        assert [row[0] for row in rows] == [f"twin.{group}/a" for group in groups]
+        cli("suspend", "twin.two.example.com/a", "--timeout=0s")
+        hint = f"operator-runner resume twin.two.example.com/a -n {cli.namespace}"
+        assert f"until `{hint}`" in cli("why", "twins.two.example.com/a")
+    finally:
+        kubectl("delete", "crd", *names)
+
+
 def test_kubectl_runs_the_commands_as_a_plugin(cli: RunnerCli, kubectl: Kubectl) -> None:
     """It finds `kubectl-operator_runner` in PATH."""
     kubectl.apply(echo(sayThis="1"))

@@ -77,10 +77,11 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
     assert "echo.test.example.com/a suspended" in cli("suspend", NAME, patient)
     condition = conditions(kubectl)["Suspended"]
     assert condition["status"] == "True"
-    assert f"operator-runner resume Echo/a --namespace {kubectl.namespace}" in condition["message"]
+    resume = "operator-runner resume echo.test.example.com/a"
+    assert f"{resume} --namespace {kubectl.namespace}" in condition["message"]
     assert operator.metric("operator_runner_suspended_resources", kind="Echo") == 1
     assert "is already suspended" in cli("suspend", NAME)
-    assert f"until `operator-runner resume echo/a -n {cli.namespace}`" in cli("why", NAME)
+    assert f"until `{resume} -n {cli.namespace}`" in cli("why", NAME)
 
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
     kubectl("delete", "configmap", "a")
@@ -272,7 +273,7 @@ def test_all_resources_of_a_kind_are_requested_and_suspended(
     assert [each["result"] for each in both] == ["unchanged", "suspended"]
     listed = cli("why", "echoes", "-A")
     for name in ("a", "b"):
-        hint = f"operator-runner resume echo/{name} -n {cli.namespace}"
+        hint = f"operator-runner resume echo.test.example.com/{name} -n {cli.namespace}"
         assert f"Suspended echo/{name}: no run starts until `{hint}`." in listed
     everywhere = cli("resume", "echoes", "-A", "--timeout=0s")
     assert f"echo.test.example.com/b (namespace {cli.namespace}) resumed" in everywhere

@@ -38,7 +38,7 @@ class NamedResource:
 
     def __str__(self) -> str:
         """`page.debug.example.com/home`, as kubectl writes it."""
-        return full_name(self.ref)
+        return self.ref.full_name
 
 
 class Deadline:
@@ -70,6 +70,11 @@ class ClusterView:
         """Return the resource with this kind, plural or short name. Raises ConfigError."""
         gvk = find_kind(kind, of_resources(self.served))
         return next(each for each in self.served if each.gvk == gvk)
+
+    def is_ambiguous(self, kind: str) -> bool:
+        """Return whether kinds of several groups have this name: it does not say which is meant."""
+        named = (each.gvk.group for each in self.served if each.gvk.kind.lower() == kind.lower())
+        return len(set(named)) > 1
 
     def find(self, name: ResourceName) -> NamedResource:
         """Return what a user has named, whether it exists or not. Raises ConfigError."""
@@ -115,12 +120,7 @@ class ClusterView:
 
 def kind_name(gvk: GVK) -> str:
     """Return `page.debug.example.com`, or `configmap` for the core group."""
-    return f"{gvk.kind.lower()}.{gvk.group}" if gvk.group else gvk.kind.lower()
-
-
-def full_name(ref: ObjectRef) -> str:
-    """Return `page.debug.example.com/home`, as kubectl writes and reads it."""
-    return f"{kind_name(ref.gvk)}/{ref.name}"
+    return gvk.kind_and_group.lower()
 
 
 @asynccontextmanager

@@ -117,7 +117,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
         if output.is_data and not options.watch:
             print_data({"items": [each.as_json() for each in found]}, output)
             return
-        printer = _printer_of(output, all_namespaces=everywhere)
+        printer = _printer_of(cluster, output, all_namespaces=everywhere)
         if found:
             printer.print(found)
         elif not options.watch:
@@ -166,12 +166,12 @@ class _Printer(Protocol):
         """Print them."""
 
 
-def _printer_of(output: OutputFormat, *, all_namespaces: bool) -> _Printer:
+def _printer_of(cluster: ClusterView, output: OutputFormat, *, all_namespaces: bool) -> _Printer:
     if output.is_data:
         return _Documents(output)
     if output is OutputFormat.NAME:
         return _Names()
-    return _Table(is_wide=output is OutputFormat.WIDE, all_namespaces=all_namespaces)
+    return _Table(cluster, is_wide=output is OutputFormat.WIDE, all_namespaces=all_namespaces)
 
 
 class _Names:
@@ -179,10 +179,8 @@ class _Names:
 
     def print(self, found: Sequence[Summary]) -> None:
         """Print each of them."""
-        from operator_runner.tools.resources.cluster import full_name  # noqa: PLC0415
-
         for each in found:
-            click.echo(full_name(each.ref))
+            click.echo(each.ref.full_name)
 
 
 class _Documents:
@@ -200,7 +198,8 @@ class _Documents:
 class _Table:
     """A table whose later rows have the columns of the first ones."""
 
-    def __init__(self, *, is_wide: bool, all_namespaces: bool) -> None:
+    def __init__(self, cluster: ClusterView, *, is_wide: bool, all_namespaces: bool) -> None:
+        self._cluster = cluster
         self._is_wide = is_wide
         self._all_namespaces = all_namespaces
         self._widths: list[int] = []
@@ -219,7 +218,7 @@ class _Table:
         now = datetime.now(UTC)
         ref = summary.ref
         row: tuple[str, ...] = (
-            f"{ref.gvk.kind.lower()}/{ref.name}",
+            self._name(ref),
             summary.ready or "-",
             summary.state.value,
             _ago(summary.last_run, now),
@@ -239,6 +238,11 @@ class _Table:
             cut = why if len(why) <= _WHY_CHARACTERS else f"{why[: _WHY_CHARACTERS - 3]}..."
             row = (*row, cut)
         return (ref.namespace or "-", *row) if self._all_namespaces else row
+
+    def _name(self, ref: ObjectRef) -> str:
+        """Return `page/home`; with its group if the name of the kind is not enough."""
+        kind = ref.gvk.kind.lower()
+        return ref.full_name if self._cluster.is_ambiguous(kind) else f"{kind}/{ref.name}"
 
 
 def _ago(time: datetime | None, now: datetime) -> str:

@@ -130,10 +130,8 @@ def _print(root: TreeNode, readiness: Mapping[ObjectRef, str], output: OutputFor
         print_document(_data(root, readiness), output)
         return
     if output is OutputFormat.NAME:
-        from operator_runner.tools.resources.cluster import full_name  # noqa: PLC0415
-
         for node in root.all:
-            click.echo(full_name(node.ref))
+            click.echo(node.ref.full_name)
         return
     is_wide = output is OutputFormat.WIDE
     header = (*_HEADER, "NAMESPACE", "API VERSION") if is_wide else _HEADER

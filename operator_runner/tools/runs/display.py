@@ -21,11 +21,13 @@ _CAUSE_CHARACTERS = 70
 _INDENT = "  "
 
 
-def row(run: Json, now: datetime, *, is_wide: bool = False) -> tuple[str, ...]:
-    """Return the columns of a run."""
+def row(
+    run: Json, now: datetime, *, is_wide: bool = False, with_group: bool = False
+) -> tuple[str, ...]:
+    """Return the columns of a run; `with_group` is as in `resource_name`."""
     found = (
         str(run.get("id") or "-"),
-        resource_name(run),
+        resource_name(run, with_group=with_group),
         result(run),
         since(run.get("finished") or run.get("started"), now),
         duration(run.get("seconds")),
@@ -43,10 +45,13 @@ def row(run: Json, now: datetime, *, is_wide: bool = False) -> tuple[str, ...]:
     )
 
 
-def resource_name(run: Json) -> str:
-    """Return `page/home`."""
+def resource_name(run: Json, *, with_group: bool = False) -> str:
+    """Return `page/home`, or `page.debug.example.com/home`."""
     resource = run.get("resource") or {}
-    return f"{str(resource.get('kind')).lower()}/{resource.get('name')}"
+    kind = str(resource.get("kind"))
+    if with_group:
+        kind = kind_name(GVK.of(str(resource.get("apiVersion")), kind))
+    return f"{kind.lower()}/{resource.get('name')}"
 
 
 def result(run: Json) -> str:

@@ -58,9 +58,9 @@ class Listing:
             found = await self._read(operators, query)
             if not operators.clients:
                 warn_unavailable(operators)
-                self._print(await from_events(cluster, query), watch=watch)
+                self._print(cluster, await from_events(cluster, query), watch=watch)
                 return EXIT_UNANSWERED
-            widths = self._print(found, watch=watch)
+            widths = self._print(cluster, found, watch=watch)
             if watch:
                 await self._watch(cluster, operators, query, found, widths)
             return 0
@@ -84,7 +84,7 @@ class Listing:
         warn_invalid(operators)
         return newest(without_repetitions(found))[: self.limit]
 
-    def _print(self, found: Sequence[Json], *, watch: bool) -> list[int]:
+    def _print(self, cluster: ClusterView, found: Sequence[Json], *, watch: bool) -> list[int]:
         """Print runs; return the widths of the columns."""
         if self.output.is_data:
             if watch:
@@ -100,13 +100,18 @@ class Listing:
         header = WIDE_HEADER if self.output is OutputFormat.WIDE else HEADER
         if not found:
             click.echo("No runs found.", err=True)
-        rows = [self._row(each) for each in found]
+        rows = [self._row(cluster, each) for each in found]
         return (
             print_table(("NAMESPACE", *header) if self.everywhere else header, rows) if rows else []
         )
 
-    def _row(self, run: Json) -> tuple[str, ...]:
-        cells = row(run, datetime.now(UTC), is_wide=self.output is OutputFormat.WIDE)
+    def _row(self, cluster: ClusterView, run: Json) -> tuple[str, ...]:
+        cells = row(
+            run,
+            datetime.now(UTC),
+            is_wide=self.output is OutputFormat.WIDE,
+            with_group=cluster.is_ambiguous(str(run["resource"].get("kind"))),
+        )
         return (str(run["resource"].get("namespace") or "-"), *cells) if self.everywhere else cells
 
     async def _watch(
@@ -134,9 +139,9 @@ class Listing:
                     continue
                 shown[each["id"]] = each
                 if widths:
-                    print_row(self._row(each), widths)
+                    print_row(self._row(cluster, each), widths)
                 else:
-                    widths = self._print([each], watch=True)
+                    widths = self._print(cluster, [each], watch=True)
         raise ApiError(operators.reason)
 
 

@@ -99,10 +99,9 @@ def _facts(history: History) -> Json:
 def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool) -> Widths:
     """Print the runs and what the user can do; return the widths of the columns."""
     for ref in history.suspended:
-        kind = ref.gvk.kind.lower()
         place = f" -n {ref.namespace}" if ref.namespace else ""
-        hint = f"operator-runner resume {kind}/{ref.name}{place}"
-        which = "" if history.ref.name else f" {kind}/{ref.name}"
+        hint = f"operator-runner resume {ref.full_name}{place}"
+        which = "" if history.ref.name else f" {ref.gvk.kind.lower()}/{ref.name}"
         state, run = "Suspended", "run starts"
         if ref in history.deleting:
             state, run = "Suspended while being deleted", "clean-up runs"

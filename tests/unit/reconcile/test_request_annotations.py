@@ -151,7 +151,8 @@ async def test_a_suspended_resource_costs_one_write() -> None:
     assert await case.version() == version
     found = await case.conditions()
     assert found["Suspended"]["status"] == "True"
-    assert "operator-runner resume Foo/a --namespace default" in found["Suspended"]["message"]
+    resume = f"operator-runner resume {REF.full_name} --namespace default"
+    assert resume in found["Suspended"]["message"]
     assert found["Ready"]["status"] == "True"
     assert len(case.cluster.events) == events
     assert len(case.executor.requests) == 1

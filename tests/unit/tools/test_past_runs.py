@@ -33,6 +33,7 @@ from operator_runner.tools.run_lines import (
     line_of,
     pod_of_failure,
 )
+from operator_runner.tools.runs.display import resource_name
 from operator_runner.tools.runs.listing import run_of
 from operator_runner.tools.runs.past_runs import from_files
 from operator_runner.tools.runs.why import why
@@ -267,11 +268,21 @@ def test_the_pod_of_a_failed_run_prints_how_to_repeat_it() -> None:
     operators = ["operator at http://127.0.0.1:8443", "Pod apps/web-1", "Pod apps/web-2"]
     pod = pod_of_failure([line], operators)
     assert History(FOO, (line,), pod=pod).rerun_hint == (
-        "kubectl exec --namespace=apps web-2 -- operator-runner why foo/a --namespace=default"
+        "kubectl exec --namespace=apps web-2 -- "
+        "operator-runner why foo.example.com/a --namespace=default"
     )
     assert pod_of_failure([line], operators[:2]) == ""
     assert pod_of_failure([replace(line, outcome="succeeded"), line], operators) == ""
     assert History(FOO, (line,)).rerun_hint == ""
+
+
+def test_the_resource_of_a_run_is_shown_with_its_group_where_kinds_share_a_name() -> None:
+    """As in `get`; the group of the core API is empty."""
+    run = {"resource": {"apiVersion": "two.example.com/v1", "kind": "Twin", "name": "a"}}
+    assert resource_name(run) == "twin/a"
+    assert resource_name(run, with_group=True) == "twin.two.example.com/a"
+    service = {"resource": {"apiVersion": "v1", "kind": "Service", "name": "a"}}
+    assert resource_name(service, with_group=True) == "service/a"
 
 
 def test_a_history_of_a_kind_names_the_resources() -> None:
