@@ -215,6 +215,10 @@ def test_get_lists_the_watched_resources_of_an_operator_that_answers(
     few = user.run("get", work_dir, "--output=name")
     assert (few.returncode, few.stdout) == (0, "echo.test.example.com/b\n")
     assert "Warning: an operator watches configmap, not shown: no permission" in few.stderr
+    # The rest of what was named is shown, as kubectl does.
+    partly = user.run("get", "configmaps", "echoes", "--output=name")
+    assert (partly.returncode, partly.stdout) == (1, "echo.test.example.com/b\n")
+    assert 'cannot list resource "configmaps"' in partly.stderr
 
 
 def _shown(url: str) -> list[str]:

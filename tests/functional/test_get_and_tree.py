@@ -89,7 +89,11 @@ def test_get_lists_resources_and_why_they_fail(
     assert [kubectl.namespace, "echo/a", "False", "Suspended"] in [row[:4] for row in everywhere]
 
     assert cli("get", "--output=name") == "echo.test.example.com/a\n"
+    partly = cli.run("get", "echo/none", "echo/a", "--output=name")
+    assert (partly.returncode, partly.stdout) == (1, "echo.test.example.com/a\n")
+    assert '"none" not found' in partly.stderr
     missing = cli.run("get", "echo/none")
+    assert missing.stdout == ""
     assert (missing.returncode, '"none" not found' in missing.stderr) == (1, True)
     elsewhere = cli.run("get", "echo/a", "--context=none")
     assert (elsewhere.returncode, "unknown context none" in elsewhere.stderr) == (1, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -73,7 +74,7 @@ def get(
     if all_namespaces and any("/" in each for each in wanted):
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
     options = _Options(namespace, work_dir, output, all_namespaces, watch)
-    complete(_get(wanted, kubeconfig, options))
+    sys.exit(complete(_get(wanted, kubeconfig, options)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class _Options:
     watch: bool
 
 
-async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options) -> None:
+async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options) -> int:
+    """List the resources; return the exit status."""
     # The API client is slow to import, and --help does not need it.
     from operator_runner.tools.operator_api.discovery import find_operators  # noqa: PLC0415
     from operator_runner.tools.operator_api.next_runs import queues_of  # noqa: PLC0415
@@ -105,6 +107,8 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
             found, queues = await asyncio.gather(
                 summaries(cluster, selection, watched), queues_of(operators)
             )
+        if options.watch and selection.errors:
+            raise selection.errors[0]
         found = [with_queues(each, queues) for each in found]
         if queues.reason and output.is_table and (found or not wanted):
             lacking = "NEXT RUN lacks periods, retries and the queue"
@@ -113,21 +117,24 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
             click.echo(f"Note: {lacking}: {printable(queues.reason)}", err=True)
         for each in queues.invalid:
             click.echo(f"Warning: {printable(each)}", err=True)
-        _warn_forbidden(selection)
+        _print_errors(selection)
+        status = int(bool(selection.errors))
         if output.is_data and not options.watch:
-            print_data({"items": [each.as_json() for each in found]}, output)
-            return
+            if found or not status:
+                print_data({"items": [each.as_json() for each in found]}, output)
+            return status
         printer = _printer_of(cluster, output, all_namespaces=everywhere)
         if found:
             printer.print(found)
-        elif not options.watch:
+        elif not options.watch and not status:
             click.echo(_nothing(selection), err=True)
         if options.watch:
             watching = _Watching(cluster, selection, printer, found, queues=queues, watched=watched)
             await watching.run(options.work_dir)
+        return status
 
 
-def _warn_forbidden(selection: ResourceSelection) -> None:
+def _print_errors(selection: ResourceSelection) -> None:
     from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415 (slow import)
 
     if selection.forbidden_watched:
@@ -143,6 +150,8 @@ def _warn_forbidden(selection: ResourceSelection) -> None:
             "name the kinds that you need",
             err=True,
         )
+    for error in selection.errors:
+        click.echo(f"Error: {printable(str(error))}", err=True)
 
 
 def _place(selection: ResourceSelection) -> str:

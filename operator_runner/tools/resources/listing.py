@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from operator_runner.core.errors import ConfigError, Forbidden, NotFound
+from operator_runner.core.errors import ApiError, ConfigError, Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.api import FIELD_MANAGER, JSON, METADATA_LIST, Api
 from operator_runner.kube.discovery import ApiResource
@@ -44,6 +44,8 @@ class ResourceSelection:
     """Kinds that could not be searched for lack of permissions."""
     forbidden_watched: list[ApiResource] = field(default_factory=list)
     """Those that an operator watches."""
+    errors: list[ApiError] = field(default_factory=list)
+    """Why chosen resources or kinds could not be read."""
 
     def has(self, ref: ObjectRef, body: Json) -> bool:
         """Return whether a resource of one of the kinds is chosen."""
@@ -178,8 +180,8 @@ async def summaries(
 ) -> list[Summary]:
     """Return the summaries of all chosen resources, by kind, namespace and name.
 
-    `watched` is what the operators that answer watch. Raises ApiError; NotFound if a named resource
-    does not exist.
+    `watched` is what the operators that answer watch. A resource that does not exist, and a kind
+    that the user may not read, are added to the errors of the selection. Raises other ApiErrors.
     """
     found = [
         (ref, body)
@@ -202,14 +204,22 @@ async def _bodies(
         for name in sorted(names):
             namespace = cluster.namespace if kind.namespaced else ""
             ref = ObjectRef(kind.gvk, namespace, name)
-            yield ref, await cluster.api.request("GET", kind.path(namespace, name))
+            try:
+                body = await cluster.api.request("GET", kind.path(namespace, name))
+            except (Forbidden, NotFound) as error:
+                selection.errors.append(error)
+            else:
+                yield ref, body
         return
     path = kind.path(selection.namespace)
-    async for page in list_pages(cluster.api, path, accept=JSON, outer_levels=2):
-        for body in page.get("items") or ():
-            ref = ObjectRef.of_kind(kind.gvk, body)
-            if selection.has(ref, body):
-                yield ref, body
+    try:
+        async for page in list_pages(cluster.api, path, accept=JSON, outer_levels=2):
+            for body in page.get("items") or ():
+                ref = ObjectRef.of_kind(kind.gvk, body)
+                if selection.has(ref, body):
+                    yield ref, body
+    except (Forbidden, NotFound) as error:
+        selection.errors.append(error)
 
 
 async def run_events(api: Api, namespace: str | None, *, required: bool = False) -> list[Json]:
