@@ -325,6 +325,16 @@ def test_kinds_of_one_name_are_shown_with_their_groups(cli: RunnerCli, kubectl: 
         cli("suspend", "twin.two.example.com/a", "--timeout=0s")
         hint = f"operator-runner resume twin.two.example.com/a -n {cli.namespace}"
         assert f"until `{hint}`" in cli("why", "twins.two.example.com/a")
+        words = f"operator-runner get --kubeconfig={cli.kubeconfig} twin"
+        shell = {"COMP_WORDS": words, "COMP_CWORD": "3"}
+        done = subprocess.run(
+            [OPERATOR_RUNNER],
+            env=os.environ | shell | {"_OPERATOR_RUNNER_COMPLETE": "bash_complete"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.splitlines() == [f"plain,{name}" for name in names]
     finally:
         kubectl("delete", "crd", *names)
 

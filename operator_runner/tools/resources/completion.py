@@ -64,7 +64,11 @@ def complete_namespaces(context: click.Context, incomplete: str) -> list[Complet
 async def _kinds(cluster: ClusterView) -> list[str]:
     from operator_runner.tools.resources import listing  # noqa: PLC0415 (slow import)
 
-    return sorted({each.plural for each in listing.custom_kinds(cluster.served)})
+    # Where groups share a kind, its plural alone is that of the first group.
+    return sorted(
+        f"{each.plural}.{each.gvk.group}" if cluster.is_ambiguous(each.gvk.kind) else each.plural
+        for each in listing.custom_kinds(cluster.served)
+    )
 
 
 def _matching(values: list[str], incomplete: str) -> list[str]:
