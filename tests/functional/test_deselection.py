@@ -104,7 +104,7 @@ def test_a_deselected_resource_is_cleaned_up_once(
     operator.start()
     kubectl.apply(echo("never"), echo(labels=_ON))
     wait_for_text(kubectl, operator, "hello nothing")
-    kubectl("wait", "--for=condition=Ready", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Ready", f"{KIND}/a", "--timeout=180s")
     assert _is_marked(kubectl)
 
     _unlabel(kubectl)
@@ -117,7 +117,7 @@ def test_a_deselected_resource_is_cleaned_up_once(
 
     kubectl("label", KIND, "a", "on=yes")
     wait_for_text(kubectl, operator, "hello nothing")
-    kubectl("wait", "--for=condition=Ready", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Ready", f"{KIND}/a", "--timeout=180s")
     kubectl.merge(KIND, "a", {"spec": {"enabled": False}})
     _wait_until_unmarked(kubectl, operator)
     assert text_of(kubectl) is None
@@ -236,7 +236,7 @@ def test_config_maps_and_deployments_are_deselected_too(
     kubectl("label", "configmap", "a", "on=yes")
     kubectl("annotate", "deployment", "d", "copied=true")
     for name in ("seen-a", "seen-d"):
-        kubectl("wait", "--for=create", f"configmap/{name}", "--timeout=90s")
+        kubectl("wait", "--for=create", f"configmap/{name}", "--timeout=180s")
     assert _is_marked(kubectl, "configmap", "a")
     assert _is_marked(kubectl, "deployment", "d")
     kubectl("scale", "deployment", "d", "--replicas=2")
@@ -252,7 +252,7 @@ def test_config_maps_and_deployments_are_deselected_too(
     kubectl.apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "z", "labels": _ON}}
     )
-    kubectl("wait", "--for=create", "configmap/seen-z", "--timeout=90s")
+    kubectl("wait", "--for=create", "configmap/seen-z", "--timeout=180s")
     chosen, ended = "spec: now matches selector and when", f"spec: {_NO_LONGER}"
     assert _causes(operator, "a") == [chosen, ended]
     assert _causes(operator, "d") == ["spec: generation 1 to 2", "spec: spec.replicas", ended]

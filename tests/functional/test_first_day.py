@@ -258,11 +258,11 @@ def test_a_value_generated_in_each_run_is_reported(day: Day) -> None:
     period = "ansible.sdk.operatorframework.io/reconcile-period"
     random = "{{ lookup('ansible.builtin.password', '/dev/null') }}"
     # The default is ten hours: too long for a day.
-    day.kubectl("annotate", "wiki", "handbook", f"{period}=1s")
+    day.kubectl("annotate", WIKIS, "handbook", f"{period}=1s")
     with day.edited(day.project / TEMPLATE, "{{ site_title }}", "{{ site_title }} " + random):
         day.shows(f"{name}: log", day.log, "Write the configuration", "data.site.conf")
         day.shows(f"{name}: why", lambda: day.why("wiki/handbook"), "data.site.conf")
-    day.kubectl("annotate", "wiki", "handbook", f"{period}-")
+    day.kubectl("annotate", WIKIS, "handbook", f"{period}-")
     eventually(day.is_successful, details=day.log)
 
 
@@ -284,7 +284,7 @@ def test_the_role_makes_the_application(day: Day) -> None:
     assert wiki["status"]["url"] == f"http://handbook.{day.kubectl.namespace}"
     assert day.operator.metric("wiki_replicas") == 1
     eventually(day.is_successful, details=day.log)
-    columns, values = day.kubectl("get", "wiki", "handbook").splitlines()
+    columns, values = day.kubectl("get", WIKIS, "handbook").splitlines()
     assert columns.split() == ["NAME", "SIZE", "SITETITLE", "STORAGE", "READY", "FAILED", "AGE"]
     assert values.split()[:5] == ["handbook", "1", "Handbook", "1Gi", "True"]
 
@@ -294,7 +294,7 @@ def test_a_deleted_wiki_leaves_its_backup(day: Day) -> None:
     metadata = {"name": "notes"}
     day.kubectl.apply({**WIKI, "metadata": metadata})
     eventually(lambda: day.condition("Successful", "notes") is not None, details=day.log)
-    day.kubectl("delete", "wiki", "notes", "--timeout=90s")
+    day.kubectl("delete", WIKIS, "notes", "--timeout=180s")
     for kind in ("deployment", "service", "configmap", "persistentvolumeclaim"):
         eventually(partial(day.is_absent, kind, "notes"), details=day.log)
     backup = day.kubectl.get("configmap", "notes-backup") or {}
