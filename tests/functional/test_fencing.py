@@ -30,8 +30,8 @@ SECONDS = 180.0
 FLAGS = (
     "--leader-elect",
     f"--leader-election-id={LEASE}",
-    "--leader-elect-lease-duration=12s",
-    "--leader-elect-renew-deadline=8s",
+    "--leader-elect-lease-duration=20s",
+    "--leader-elect-renew-deadline=15s",
 )
 COUNT = '''
 """Write numbers to a ConfigMap until a file exists."""
