@@ -120,7 +120,9 @@ class Operator:
 
     def metric(self, *names: str, **labels: str) -> float:
         """Return the sum of the samples of these names whose labels fit, in one scrape."""
-        _, text = _fetch(f"http://127.0.0.1:{self._metrics_port}/metrics")
+        url = f"http://127.0.0.1:{self._metrics_port}/metrics"
+        # Without a response there is no number, and 0 would pass for one.
+        _, text = eventually(lambda: _fetch(url), lambda answer: answer[0] == 200, details=self.log)
         return sum(
             sample.value
             for family in text_string_to_metric_families(text)
