@@ -19,6 +19,7 @@ from operator_runner.reconcile.results import (
     Aborted,
     Failed,
     Gone,
+    NoRun,
     ReconcileResult,
     Succeeded,
     Superseded,
@@ -245,7 +246,7 @@ class Dispatcher:
                 key, Cause(result.trigger, f"{seconds:g} s"), _spread(seconds, result.trigger)
             )
             return "requeue_after"
-        return "success"
+        return "error" if isinstance(result, NoRun) and result.failed else "success"
 
     def _settle_failure(self, key: ObjectRef, result: Failed) -> None:
         """Requeue the key after a backoff, unless something else is awaited."""

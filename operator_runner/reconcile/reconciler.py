@@ -159,7 +159,7 @@ class Reconciler:
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
                     await acknowledge_request(self._deps.cluster, ref, body, Failed(message=fault))
-                    return NoRun(fault)
+                    return NoRun(fault, failed=True)
                 case Run(cleanup=False) if policy := self._drift_policy(ref, body):
                     return await self._handle_drift(ref, body, causes, policy)
                 case AddMetadata() as missing:

@@ -91,8 +91,11 @@ def annotations_of(body: Json) -> Mapping[str, str]:
 
 
 def suspension(annotations: Mapping[str, str]) -> Suspension:
-    """Return the suspension; Suspension.NONE for other values, such as `false`."""
-    text = annotations.get(SUSPEND_ANNOTATION)
+    """Return the suspension; Suspension.NONE for other values, such as `false`.
+
+    In any case of letters: `True` is what a template or a script writes.
+    """
+    text = annotations.get(SUSPEND_ANNOTATION, "").lower()
     return next((each for each in Suspension if each.value == text), Suspension.NONE)
 
 

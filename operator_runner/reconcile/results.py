@@ -18,10 +18,12 @@ class Gone:
 class NoRun:
     """Nothing was to be done, or the clean-up is done; reconcile again on the next event.
 
-    `reason` is why nothing was run, empty after a clean-up.
+    `reason` is why nothing was run, empty after a clean-up. `failed` is whether that is an error of
+    the resource, which only an edit can correct.
     """
 
     reason: str = field(default="", compare=False)
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

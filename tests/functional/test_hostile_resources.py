@@ -77,6 +77,8 @@ def test_resources_that_are_too_deep_are_refused_and_all_others_are_reconciled(
     refused = [line["name"] for line in operator.lines("Reconciliation failed")]
     assert sorted(refused) == ["deep-1000", "deep-400", "deep-later"]
     assert operator.metric("workqueue_retries_total") == 0
+    errors = partial(operator.metric, "controller_runtime_reconcile_total", result="error")
+    eventually(errors, lambda number: number >= len(refused), details=operator.log)
     assert operator.probe("readyz") == 200
     assert "Traceback" not in operator.log()
 

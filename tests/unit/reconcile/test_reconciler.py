@@ -544,7 +544,7 @@ async def test_a_resource_out_of_bounds_is_refused_and_waits_for_an_edit() -> No
     cluster = FakeCluster(body)
     case = Case(HELD, cluster)
     cluster.objects[REF] = body
-    assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
+    assert await case.reconciler.reconcile(REF, SPEC) == NoRun(failed=True)
     failure_ = (await case.conditions())["Failure"]
     assert (failure_["status"], failure_["reason"]) == ("True", "Failed")
     assert "nested more than 100 levels deep at spec.a.a" in failure_["message"]

@@ -83,6 +83,7 @@ def test_a_request_is_pending_until_it_was_handled(
     ("old", "new", "expected"),
     [
         ({}, SUSPENDED, "suspended"),
+        ({}, {SUSPEND_ANNOTATION: "True"}, "suspended"),
         (SUSPENDED, {SUSPEND_ANNOTATION: "cancel"}, "suspended"),
         (SUSPENDED, {}, "resumed"),
         (SUSPENDED, SUSPENDED, ""),
