@@ -17,7 +17,8 @@ from operator_runner.core.exit_status import INTERRUPTED
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
-from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.kind_names import matching_kinds, of_resources
 from operator_runner.reconcile.drift import ONCE
 from operator_runner.reconcile.results import Gone, NoRun, ReconcileResult, Succeeded
 
@@ -93,18 +94,20 @@ async def find_resource(
 
     Raises ConfigError for a kind that no watch has.
     """
-    found: list[ObjectRef] = []
+    resources: dict[GVK, ApiResource] = {}
     missing: dict[GVK, str] = {}
     for watch in watches:
         try:
-            resource = await discovery.resource(watch.gvk)
+            resources[watch.gvk] = await discovery.resource(watch.gvk)
         except NotFound as error:
             missing[watch.gvk] = str(error)
-            continue
         except ApiError as error:
             raise ConfigError(f"--once: {error}") from error
-        if resource.is_called(kind):
-            key = ObjectRef(watch.gvk, namespace if resource.namespaced else "", name)
+    named = matching_kinds(kind, of_resources(resources.values()))
+    found: list[ObjectRef] = []
+    for watch in watches:
+        if watch.gvk in named:
+            key = ObjectRef(watch.gvk, namespace if resources[watch.gvk].namespaced else "", name)
             found.append(key)
             body = await cluster.get(key)
             if body is not None and is_selected(body, watch):

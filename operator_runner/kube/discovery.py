@@ -32,16 +32,6 @@ class ApiResource:
     aliases: frozenset[str] = frozenset()
     """Singular and short names, as kubectl accepts them."""
 
-    def is_called(self, text: str) -> bool:
-        """Return whether kubectl accepts this text for it: plural, singular, kind or short name.
-
-        Also with group, or version and group: `wiki.apps.example.com`.
-        """
-        name, _, rest = text.lower().partition(".")
-        group = self.gvk.group
-        is_in_group = rest in {"", group, f"{self.gvk.version}.{group}"}
-        return is_in_group and name in {self.gvk.kind.lower(), self.plural, *self.aliases}
-
     def path(self, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
         """Return the path of the collection, of one object or of its subresource.
 

@@ -90,7 +90,8 @@ def test_the_exit_status_is_that_of_the_run(
     nothing = _run_once(project, kubectl, control_plane, "echo/a", "-n", "default")
     assert nothing.returncode == 1
     assert "Echo default/a" in nothing.stderr
-    failed = _run_once(project, kubectl, control_plane, "echo/a")
+    # The prefix of a group, as kubectl takes it.
+    failed = _run_once(project, kubectl, control_plane, "echo.test/a")
     assert failed.returncode == 1
     assert "not today" in failed.stderr
     kubectl("wait", "--for=condition=Failure", f"{KIND}/a", "--timeout=0s")

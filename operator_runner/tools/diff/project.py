@@ -19,6 +19,7 @@ from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.kind_names import matching_kinds, of_resources
 from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
@@ -80,9 +81,7 @@ class ProjectPreview:
 
         `namespace` None is that of the kubeconfig.
         """
-        kinds = [(watch, kind) for watch, kind in self._kinds if kind.is_called(name.kind)]
-        if not kinds:
-            raise self._unwatched(name.kind)
+        kinds = self._named(name.kind)
         refs: list[ObjectRef] = []
         existing: list[WatchedResource] = []
         for watch, kind in kinds:
@@ -111,10 +110,7 @@ class ProjectPreview:
         """
         one = namespace or self._connection.namespace
         chosen = self._settings.namespaces or ("",) if everywhere else (one,)
-        kinds = [(watch, each) for watch, each in self._kinds if not kind or each.is_called(kind)]
-        if kind and not kinds:
-            raise self._unwatched(kind)
-        for watch, resource in kinds:
+        for watch, resource in self._named(kind) if kind else self._kinds:
             for place in chosen if resource.namespaced else ("",):
                 try:
                     async for body in self._bodies(watch, resource, place):
@@ -135,6 +131,13 @@ class ProjectPreview:
                 body = {"apiVersion": gvk.api_version, "kind": gvk.kind, **item}
                 if is_selected(body, watch):
                     yield body
+
+    def _named(self, kind: str) -> list[tuple[Watch, ApiResource]]:
+        """Return the watches of a kind as a user names it. Raises ConfigError if there is none."""
+        named = matching_kinds(kind, of_resources(each for _, each in self._kinds))
+        if not named:
+            raise self._unwatched(kind)
+        return [(watch, each) for watch, each in self._kinds if each.gvk in named]
 
     def _unwatched(self, kind: str) -> ConfigError:
         listed = ", ".join(dict.fromkeys(watch.gvk.kind for watch, _ in self._kinds))

@@ -12,7 +12,7 @@ from datetime import timedelta
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
-from operator_runner.tools.kind_names import find_kind, of_resources
+from operator_runner.kube.kind_names import find_kind, of_resources
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.resource_name import ResourceName
 

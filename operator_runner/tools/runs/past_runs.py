@@ -23,10 +23,10 @@ from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
+from operator_runner.kube.kind_names import find_kind, of_kinds
 from operator_runner.kube.paging import list_pages
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.record import SKIPPED, matches
-from operator_runner.tools.kind_names import find_kind, of_kinds
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
 from operator_runner.tools.operator_api.next_runs import skipped_runs

@@ -108,11 +108,11 @@ def diff(control_plane: Path, control_plane_cluster: Cluster, kubectl: Kubectl) 
 def test_the_objects_of_an_nginx_operator_are_shown_and_not_created(
     diff: Diff, kubectl: Kubectl
 ) -> None:
-    """As a unified diff, with exit status 1."""
+    """As a unified diff, with exit status 1. The kind is spelled as for kubectl."""
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     kubectl.wait_for_kinds(KIND)
     kubectl.apply(nginx(replicas=2))
-    done = diff("NginxOperator/web", f"--project={REPOSITORY}")
+    done = diff("NginxOperator.operator/web", f"--project={REPOSITORY}")
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert f"+++ apps/v1 Deployment {kubectl.namespace}/web" in lines

@@ -1,7 +1,7 @@
 """Find the kind that a user names, with the spellings of kubectl. Pure.
 
-`wikis`, `wiki`, `Wiki`, a short name, and with version and group: `wiki.apps.example.com`,
-`wikis.v1.apps.example.com`. Case does not matter.
+`wikis`, `wiki`, `Wiki`, a short name, and with group, a prefix of it, or version and group:
+`wiki.apps.example.com`, `wiki.apps`, `wikis.v1.apps.example.com`. Case does not matter.
 """
 
 from __future__ import annotations
@@ -47,25 +47,22 @@ def of_kinds(kinds: Iterable[GVK]) -> list[NamedKind]:
     ]
 
 
+def matching_kinds(text: str, kinds: Iterable[NamedKind]) -> list[GVK]:
+    """Return the kinds that `text` names; those with a prefix of a group only if no other does."""
+    name, _, rest = text.lower().partition(".")
+    named = [each.gvk for each in kinds if name in each.names]
+    exact = [gvk for gvk in named if rest in {"", gvk.group, f"{gvk.version}.{gvk.group}"}]
+    return exact or [gvk for gvk in named if gvk.group.startswith(rest)]
+
+
 def find_kind(text: str, kinds: Sequence[NamedKind]) -> GVK:
     """Return the first kind that `text` names. Raises ConfigError with the nearest one."""
-    name, _, rest = text.lower().partition(".")
-    exact = [each.gvk for each in kinds if name in each.names and _is_in(each.gvk, rest)]
-    by_prefix = [
-        each.gvk
-        for each in kinds
-        if name in each.names and rest and each.gvk.group.startswith(rest)
-    ]
-    if found := exact or by_prefix:
+    if found := matching_kinds(text, kinds):
         return found[0]
+    name, _, rest = text.lower().partition(".")
     if "," in text:
         raise ConfigError(f"invalid resource type {text!r}: separate several with spaces")
     raise ConfigError(f'the resource type "{text}" is unknown{_hint(name, rest, kinds)}')
-
-
-def _is_in(gvk: GVK, rest: str) -> bool:
-    """Return whether `rest` is empty, or the group or version and group of a kind."""
-    return rest in {"", gvk.group, f"{gvk.version}.{gvk.group}"}
 
 
 def _hint(name: str, rest: str, kinds: Sequence[NamedKind]) -> str:

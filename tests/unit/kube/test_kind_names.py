@@ -1,4 +1,4 @@
-"""Spellings of resource types that `why` takes, as kubectl does."""
+"""Spellings of resource types that commands take, as kubectl does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.tools.kind_names import find_kind, of_kinds, of_resources
+from operator_runner.kube.kind_names import find_kind, matching_kinds, of_kinds, of_resources
 
 WIKI = GVK("apps.example.com", "v1", "Wiki")
 ALPHA = GVK("apps.example.com", "v1alpha1", "Wiki")
@@ -45,6 +45,16 @@ KINDS = of_resources(
 def test_kinds_are_spelled_as_for_kubectl(text: str, gvk: GVK) -> None:
     """Plural, singular, kind and short names, alone or with group or version and group."""
     assert find_kind(text, KINDS) == gvk
+
+
+def test_a_whole_group_wins_over_prefixes_of_groups() -> None:
+    """A prefix names all kinds of the name in such groups; no kind is an empty list."""
+    wikis = [GVK(group, "v1", "Wiki") for group in ("apps.example", "apps.example.com", "other")]
+    kinds = of_kinds(wikis)
+    assert matching_kinds("wiki.apps.example", kinds) == wikis[:1]
+    assert matching_kinds("wiki.apps", kinds) == wikis[:2]
+    assert matching_kinds("wiki", kinds) == wikis
+    assert matching_kinds("wiki.example", kinds) == []
 
 
 @pytest.mark.parametrize(
