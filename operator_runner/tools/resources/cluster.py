@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -73,8 +73,7 @@ class ClusterView:
 
     def is_ambiguous(self, kind: str) -> bool:
         """Return whether kinds of several groups have this name: it does not say which is meant."""
-        named = (each.gvk.group for each in self.served if each.gvk.kind.lower() == kind.lower())
-        return len(set(named)) > 1
+        return kind.lower() in ambiguous_kinds(self.served)
 
     def find(self, name: ResourceName) -> NamedResource:
         """Return what a user has named, whether it exists or not. Raises ConfigError."""
@@ -116,6 +115,14 @@ class ClusterView:
                 await asyncio.sleep(max(_POLL_SECONDS, self._waits / _READS_PER_SECOND))
         finally:
             self._waits -= 1
+
+
+def ambiguous_kinds(served: Iterable[ApiResource]) -> frozenset[str]:
+    """Return the names of kinds, in lower case, that are in several groups."""
+    groups: dict[str, set[str]] = {}
+    for each in served:
+        groups.setdefault(each.gvk.kind.lower(), set()).add(each.gvk.group)
+    return frozenset(kind for kind, found in groups.items() if len(found) > 1)
 
 
 def kind_name(gvk: GVK) -> str:

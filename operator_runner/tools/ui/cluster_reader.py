@@ -20,7 +20,7 @@ from operator_runner.telemetry.runs.received import (
 )
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, watched_kinds
-from operator_runner.tools.resources.cluster import ClusterView
+from operator_runner.tools.resources.cluster import ClusterView, ambiguous_kinds
 from operator_runner.tools.resources.listing import (
     ResourceSelection,
     all_kinds,
@@ -146,6 +146,7 @@ class ClusterReader:
     async def _kinds(self) -> list[ApiResource]:
         """Return kinds that operators name, and CRDs of which one has handled a resource."""
         served = await Discovery(self.cluster.api).served()
+        self.observed.ambiguous_kinds = ambiguous_kinds(served)
         cluster = ClusterView(self.cluster.api, served, self.cluster.namespace)
         selection = ResourceSelection(self.namespace)
         self._selection = await all_kinds(cluster, selection, self._watched)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -38,6 +38,8 @@ class ObservedCluster:
     fault: str = ""
     warnings: list[str] = field(default_factory=list)
     watched: frozenset[WatchedKind] = frozenset()
+    ambiguous_kinds: frozenset[str] = frozenset()
+    """Names of kinds, in lower case, that are in several groups."""
 
 
 def key_of(resource: Json) -> str:
@@ -58,6 +60,13 @@ def views(observed: ObservedCluster, namespace: str | None, now: datetime) -> di
     """Return all views by name. Times are in UTC; unknown fields are omitted."""
     found = all_runs(observed)
     queued = {key_of(each["resource"]): each for each in observed.queue}
+    lists = {
+        "resources": _resources(observed, found, queued),
+        "queue": map(_queued, observed.queue),
+        "schedules": (_known(_about(each), each) for each in observed.schedules),
+        "runs": run_rows(found, now),
+        "loops": _loops(observed.events, queued),
+    }
     return {
         "state": {
             "operators": observed.operators,
@@ -66,11 +75,10 @@ def views(observed: ObservedCluster, namespace: str | None, now: datetime) -> di
             "warnings": observed.warnings,
             "namespace": namespace,
         },
-        "resources": {"items": _resources(observed, found, queued)},
-        "queue": {"items": [_queued(each) for each in observed.queue]},
-        "schedules": {"items": [_known(_about(each), each) for each in observed.schedules]},
-        "runs": {"items": run_rows(found, now)},
-        "loops": {"items": _loops(observed.events, queued)},
+        **{
+            name: {"items": [_labelled(each, observed.ambiguous_kinds) for each in items]}
+            for name, items in lists.items()
+        },
     }
 
 
@@ -125,8 +133,21 @@ def resource_view(
             if key_of(each["resource"]) == key
         ],
         "queue": [_queued(each) for each in observed.queue if key_of(each["resource"]) == key],
-        "objects": [{"key": key_of(each), **each} for each in objects],
+        "objects": [_object(each, observed.ambiguous_kinds) for each in objects],
     }
+
+
+def _labelled(item: Json, ambiguous: Collection[str]) -> Json:
+    """Add the name that is shown: `page/home`, or with the group `page.example.com/home`."""
+    kind = str(item["kind"]).lower()
+    shown = str(item["key"]).partition("/")[0] if kind in ambiguous else kind
+    return {**item, "label": f"{shown}/{item['name']}"}
+
+
+def _object(resource: Json, ambiguous: Collection[str]) -> Json:
+    gvk = GVK.of(str(resource["apiVersion"]), str(resource["kind"]))
+    kind = gvk.kind_and_group if gvk.kind.lower() in ambiguous else gvk.kind
+    return {"key": key_of(resource), **resource, "kind": kind}
 
 
 def _resources(

@@ -3,7 +3,7 @@
 import { byId, setText } from "./dom.js";
 import { follow, read } from "./live.js";
 import { showRun } from "./run.js";
-import { capitalized, short } from "./text.js";
+import { capitalized } from "./text.js";
 import { showFailures, showLoops, showQueue, showResources, showRuns, showSchedules, showWhy, whyHref } from "./views.js";
 
 const received = { state: null, resources: [], queue: [], schedules: [], runs: [], loops: [] };
@@ -141,7 +141,7 @@ function showCounts() {
 const announced = { failing: null, pending: new Map(), timer: 0 };
 
 function announceFailures() {
-  const failing = new Map(received.resources.filter((each) => each.failingSince).map((each) => [each.key, short(each)]));
+  const failing = new Map(received.resources.filter((each) => each.failingSince).map((each) => [each.key, each.label]));
   if (announced.failing !== null) {
     for (const [key, name] of failing) if (!announced.failing.has(key)) announced.pending.set(key, `${name} fails`);
     for (const [key, name] of announced.failing) if (!failing.has(key)) announced.pending.set(key, `${name} no longer fails`);

@@ -22,4 +22,3 @@ export const until = (time) => `in ${span((Date.parse(time) - Date.now()) / 1000
 export const duration = (seconds) => (seconds === undefined ? "-" : `${seconds.toFixed(1)} s`);
 export const plural = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-export const short = (item) => `${item.kind.toLowerCase()}/${item.name}`;

@@ -1,7 +1,7 @@
 // The lists: each function shows the items of a view in its table.
 
 import { age, ageLink, bar, byId, due, head, link, setText, showRows, state, styled } from "./dom.js";
-import { capitalized, duration, plural, short } from "./text.js";
+import { capitalized, duration, plural } from "./text.js";
 
 const TONES = {
   Succeeded: "good", Failed: "bad", Running: "busy", Waiting: "warn", Suspended: "warn",
@@ -12,7 +12,7 @@ const TONES = {
 export const whyHref = (key) => `#/why/${encodeURIComponent(key)}`;
 export const runHref = (id) => `#/runs/${encodeURIComponent(id)}`;
 export const outcome = (text) => state(capitalized(text ?? "-"), TONES[capitalized(text ?? "")] ?? "");
-const name = (item) => head(link(short(item), whyHref(item.key)));
+const name = (item) => head(link(item.label, whyHref(item.key)));
 const runLink = (id) => (id ? link(id.slice(0, 8), runHref(id), "mono") : "-");
 const wide = (content) => styled(content || "-", "wide");
 const tight = (content) => styled(content || "-", "nowrap");
@@ -28,7 +28,7 @@ function nextRun(item) {
 export function showResources(items, filter) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const shown = items.filter((item) => {
-    const text = [short(item), item.namespace, item.state, item.why, item.cause].join(" ").toLowerCase();
+    const text = [item.label, item.namespace, item.state, item.why, item.cause].join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
   const count = plural(items.length, "resource");
@@ -76,7 +76,7 @@ export function showSchedules(items) {
 export function showRuns(items) {
   setText(byId("caption-runs"), items.length ? `${plural(items.length, "run")}, newest first` : "No runs yet");
   showRows(byId("runs"), items, (item) => item.id, (item) => [
-    head(runLink(item.id)), link(short(item), whyHref(item.key)), namespace(item), outcome(item.outcome),
+    head(runLink(item.id)), link(item.label, whyHref(item.key)), namespace(item), outcome(item.outcome),
     tight(age(item.started)), tight(duration(item.seconds)), timelineCell({ ...item.bar, isQuiet: true }), wide(item.cause),
   ]);
 }

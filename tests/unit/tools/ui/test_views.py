@@ -161,3 +161,21 @@ def test_a_key_names_a_resource() -> None:
     for invalid in ("", "a", "a/b", "a/b/", "a/b/c/d"):
         with pytest.raises(ConfigError, match="expected KIND/NAMESPACE/NAME"):
             parse_key(invalid)
+
+
+def test_kinds_of_one_name_in_two_groups_have_labels_with_the_group() -> None:
+    """In all lists, and objects too; other kinds have their name alone."""
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "web", "name": "home"}
+    fields = {"operators": ["here"], "events": [event("ReconcileLoop")], "runs": [run("1", 0)]}
+    entry = {"resource": resource(), "state": "Queued"}
+    alone = observed(**fields, queue=[entry], schedules=[entry])
+    several = observed(
+        **fields, queue=[entry], schedules=[entry], ambiguous_kinds=frozenset({"page"})
+    )
+    for seen, label in ((alone, "page/home"), (several, "page.example.com/home")):
+        found = views(seen, None, NOW)
+        for name in ("resources", "queue", "schedules", "runs", "loops"):
+            assert [each["label"] for each in found[name]["items"]] == [label], name
+        shown = resource_view(KEY, seen, [], [resource(), config], NOW)
+        kinds = "Page" if seen is alone else "Page.example.com"
+        assert [each["kind"] for each in shown["objects"]] == [kinds, "ConfigMap"]
