@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -196,6 +197,12 @@ def test_an_excluded_resource_has_the_reason(
 
     assert (message("a"), message("b")) == ("None", reason)
     assert cells(cli("get", where))[1][-1] == reason
+    other = replace(cli, namespace="kube-public")
+    for wanted in ((), ("echo",)):
+        assert (
+            "No resources found in namespace kube-public. Operators that answer watch only: "
+            f"{cli.namespace}\n"
+        ) in other.run("get", *wanted, where).stderr
     # Without an operator that answers.
     assert cells(cli("get", "echo/b"))[0][-1] == "no operator has written its conditions"
     with watching(cli, tmp_path, {"get": ("get", "echo/b", where)}) as logs:

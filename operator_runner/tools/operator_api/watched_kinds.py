@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,20 @@ def exclusion(ref: ObjectRef, body: Json, watched: Iterable[WatchedKind]) -> str
     if not expressions or "" in expressions:
         return ""
     return f"reconciled only if `when` is true: {'; or '.join(sorted(expressions))}"
+
+
+def other_namespaces(
+    namespace: str, kinds: Collection[GVK], watched: Iterable[WatchedKind]
+) -> list[str]:
+    """Return the namespaces in which operators watch these kinds, if `namespace` is not one.
+
+    Empty if one watches all namespaces.
+    """
+    names = {(each.group, each.kind) for each in kinds}
+    scopes = [each.namespaces for each in watched if (each.group, each.kind) in names]
+    if any(not scope or namespace in scope for scope in scopes):
+        return []
+    return sorted(frozenset().union(*scopes))
 
 
 async def watched_kinds(operators: Operators) -> frozenset[WatchedKind]:

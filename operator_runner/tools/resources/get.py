@@ -46,6 +46,7 @@ _HEADER = ("NAME", "READY", "STATE", "LAST RUN", "NEXT RUN", "FAILING", "WHY")
 _WIDE_HEADER = (*_HEADER[:-1], "REPLICA", "RUN", "CAUSE", "MESSAGE")
 _POLL_SECONDS = 1.0
 _WHY_CHARACTERS = 70
+_SHOWN_NAMESPACES = 10
 
 
 @click.command()
@@ -127,7 +128,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
         if found:
             printer.print(found)
         elif not options.watch and not status:
-            click.echo(_nothing(selection), err=True)
+            click.echo(_nothing(selection, watched), err=True)
         if options.watch:
             watching = _Watching(cluster, selection, printer, found, queues=queues, watched=watched)
             await watching.run(options.work_dir)
@@ -158,14 +159,25 @@ def _place(selection: ResourceSelection) -> str:
     return f"in namespace {selection.namespace}" if selection.namespace else "in any namespace"
 
 
-def _nothing(selection: ResourceSelection) -> str:
-    place = _place(selection)
-    if selection.kinds:
-        return f"No resources found {place}."
-    return (
-        f"No resource that an operator has handled was found {place}. Name a kind to see its "
-        "resources: operator-runner get KIND"
+def _nothing(selection: ResourceSelection, watched: Collection[WatchedKind]) -> str:
+    from operator_runner.tools.operator_api.watched_kinds import (  # noqa: PLC0415 (slow import)
+        other_namespaces,
     )
+
+    place = _place(selection)
+    if not selection.kinds:
+        return (
+            f"No resource that an operator has handled was found {place}. Name a kind to see its "
+            "resources: operator-runner get KIND"
+        )
+    text = f"No resources found {place}."
+    kinds = [each.gvk for each in selection.kinds if each.namespaced]
+    if selection.namespace and (others := other_namespaces(selection.namespace, kinds, watched)):
+        shown = ", ".join(map(printable, others[:_SHOWN_NAMESPACES]))
+        more = len(others) - _SHOWN_NAMESPACES
+        text += f" Operators that answer watch only: {shown}"
+        text += f" and {more} more" if more > 0 else ""
+    return text
 
 
 class _Printer(Protocol):

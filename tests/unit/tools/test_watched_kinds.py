@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.tools.operator_api.watched_kinds import exclusion, parse
+from operator_runner.tools.operator_api.watched_kinds import exclusion, other_namespaces, parse
 
 
 def kind(selector: Json | None = None) -> Json:
@@ -60,6 +60,22 @@ def test_an_exclusion_has_the_reason_of_the_nearest_watch(
     watched = parse({"kinds": kinds, "namespaces": namespaces})
     ref = ObjectRef(GVK("", "v1", "ConfigMap"), "web", "a")
     assert exclusion(ref, {"metadata": {"labels": {"copied": "yes"}}}, watched) == reason
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "others"),
+    [([], []), (["web"], []), (["web", "other"], []), (["team2", "team1"], ["team1", "team2"])],
+)
+def test_the_watched_namespaces_are_named_only_if_another_is_searched(
+    namespaces: list[str], others: list[str]
+) -> None:
+    """Without namespaces an operator watches all of them; one of several operators is enough."""
+    watched = parse({"kinds": [kind()], "namespaces": namespaces})
+    config, secret = GVK("", "v1", "ConfigMap"), GVK("", "v1", "Secret")
+    assert other_namespaces("web", [config, secret], watched) == others
+    assert other_namespaces("web", [secret], watched) == []
+    everywhere = parse({"kinds": [kind()]})
+    assert other_namespaces("web", [config], [*watched, *everywhere]) == []
 
 
 @pytest.mark.parametrize(
