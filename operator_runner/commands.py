@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,11 +31,15 @@ from operator_runner.config.flags import (
 )
 from operator_runner.config.watches import Loaded, load, schema, summarize
 from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Watch
 from operator_runner.telemetry import logs, output_thread
 
 _log = structlog.get_logger(__name__)
+_RESTARTED = "OPERATOR_RUNNER_RESTARTED"
+"""Variable of a process that `--reload` has started again."""
+_POLL_SECONDS = 0.5
 
 
 class _ResourceType(click.ParamType[str]):
@@ -121,7 +126,15 @@ def _run(options: dict[str, Any]) -> int:
         stacktrace_level=log.stacktrace_level,
         time_encoding=log.time_encoding,
     )
-    loaded = _load(options["watches_file"], options)
+    if _RESTARTED in os.environ:
+        # Not for Ansible, and not for commands that its tasks run.
+        del os.environ[_RESTARTED]
+        valid = asyncio.run(_load_valid(options))
+        if valid is None:
+            return 0
+        loaded = valid
+    else:
+        loaded = _load(options["watches_file"], options)
     terminal = sys.stderr.isatty()
     interactive = terminal and sys.stdin.isatty()
     settings = settings_from(
@@ -140,8 +153,34 @@ def _run(options: dict[str, Any]) -> int:
             return 1
     if status is None:
         # A new process, because an operator has state in many places: work dir, fork server, ports.
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 (no shell)
+        arguments = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, arguments, os.environ | {_RESTARTED: "true"})  # noqa: S606 (no shell)
     return status
+
+
+async def _load_valid(options: dict[str, Any]) -> Loaded | None:
+    """Read the watches after an edit; log problems and wait for a file without any.
+
+    Return None if a signal ends the wait.
+    """
+    from operator_runner.app.signals import take_signals  # noqa: PLC0415 (slow import)
+
+    stop, problems = asyncio.Event(), Deduplicator()
+    take_signals(stop)
+    while not stop.is_set():
+        try:
+            loaded = await asyncio.to_thread(_read, options["watches_file"], options)
+            settings_from(options, os.environ, loaded.watches, terminal=False)
+        except ConfigError as error:
+            if problems.is_new(error.problems):
+                for problem in error.problems:
+                    _log.error("Watches file is invalid: waiting for an edit", error=problem)
+        else:
+            return loaded
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_POLL_SECONDS):
+                await stop.wait()
+    return None
 
 
 def _reload(options: dict[str, Any]) -> Sequence[Watch]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.test_operator import ROLE
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator, free_port
 from tests.support.waiting import eventually
@@ -165,6 +166,39 @@ def test_an_edit_of_the_watches_file_takes_effect(
     eventually(
         lambda: [line for line in operator.lines("Reconciled") if line["kind"] == "Wiki"],
         details=operator.log,
+    )
+    assert operator.pid == pid
+    assert operator.terminate() == 0
+
+
+def test_a_restart_waits_until_the_watches_file_is_valid(
+    operator: Operator, kubectl: Kubectl, wiki: str, tmp_path: Path
+) -> None:
+    """It may be edited while the runs before the restart end."""
+    kubectl.apply(crd("Wiki", "v1"))
+    kubectl.wait_for_kinds(wiki)
+    file, go_on = operator.project / "watches.yaml", tmp_path / "go-on"
+    task = f"- {{name: Wait, ansible.builtin.wait_for: {{path: {go_on}, timeout: 600}}}}\n"
+    (operator.project / ROLE).write_text(task)
+    operator.start("--reload", "--graceful-shutdown-timeout=5m")
+    pid = operator.pid
+    kubectl.apply(ECHO)
+    eventually(lambda: operator.lines("[playbook task start]"), details=operator.log)
+    file.write_text(watch("Wiki"))
+    eventually(lambda: operator.lines("Watches file was edited: restarting"), details=operator.log)
+    file.write_text(watch("Wiki", role="none"))
+    go_on.touch()
+    (problem,) = eventually(
+        lambda: operator.lines("Watches file is invalid: waiting for an edit"),
+        details=operator.log,
+    )
+    assert problem["error"].startswith(f"{file}:1: [0].role: role: none was not found; searched")
+    file.write_text(watch("Wiki"))
+    eventually(
+        lambda: operator.lines("All kinds are watched"),
+        lambda lines: len(lines) >= 2,
+        details=operator.log,
+        seconds=300,
     )
     assert operator.pid == pid
     assert operator.terminate() == 0
