@@ -23,6 +23,8 @@ def author_shell(
     """Return a shell in `folder`; `run` uses free ports and a work dir in `scratch`.
 
     `get` and `runs` find the operator there, as they find that of a user in the default work dir.
+    `suspend` and `resume` wait for a busy operator: otherwise the run of an edit that a page makes
+    next would have the resume as a cause too.
     """
     tools, work_dir = scratch / "bin", scratch / "work"
     tools.mkdir()
@@ -34,6 +36,7 @@ def author_shell(
         'case "$1" in\n'
         f'run) exec {real} "$@" --work-dir={work_dir} {_PORTS};;\n'
         f'get|runs) exec {real} "$@" --work-dir={work_dir};;\n'
+        f'suspend|resume) exec {real} "$@" --timeout=180s;;\n'
         "esac\n"
         f'exec {real} "$@"\n'
     )
