@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,6 +146,15 @@ def served(
         process.stdout.close()
     # Ctrl-C is how a user ends it: no traceback.
     assert (status, (scratch / "ui.log").read_text()) == (130, "")
+
+
+def listed(url: str) -> list[str]:
+    """Return the labels of the resources that a page shows when it is opened."""
+    with urllib.request.urlopen(f"{url}events", timeout=60) as stream:
+        while stream.readline() != b"event: resources\n":
+            pass
+        _, _, text = stream.readline().decode().partition(": ")
+    return [each["label"] for each in json.loads(text)["items"]]
 
 
 def loop_event(kubectl: Kubectl, name: str) -> Json:
@@ -395,3 +406,31 @@ def test_lost_connections_are_reported_and_restored(ui: Ui) -> None:
     # The server may have lost the operator too, until it asks it again.
     eventually(lambda: ui.page.text("#notice"), "".__eq__)
     assert ui.page.evaluate("window.mark") == "same page"
+
+
+def test_the_page_has_the_resources_of_edited_selectors(
+    operator: Operator, kubectl: Kubectl, control_plane: Path
+) -> None:
+    """After a reload of watches.yaml: those that it selects now, and no others."""
+    role = operator.project / "roles/nothing/tasks/main.yml"
+    role.parent.mkdir(parents=True)
+    role.write_text("- {name: Nothing, ansible.builtin.debug: {msg: nothing}}\n")
+    watches = operator.project / "watches.yaml"
+
+    def select(said: str) -> None:
+        watches.write_text(
+            "[{version: v1, group: '', kind: ConfigMap, role: nothing, "
+            f"selector: {{matchLabels: {{said: '{said}'}}}}}}]\n"
+        )
+
+    for said in ("yes", "no"):
+        metadata = {"name": said, "labels": {"said": said}}
+        kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    select("yes")
+    operator.start("--reload")
+    with served(control_plane, kubectl.namespace, operator.scratch) as (_, url):
+        eventually(lambda: listed(url), lambda found: found == ["configmap/yes"])
+        select("no")
+        eventually(
+            lambda: listed(url), lambda found: found == ["configmap/no"], details=operator.log
+        )

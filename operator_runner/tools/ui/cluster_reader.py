@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,8 @@ _POLL_SECONDS = 1.0
 """Between two requests to the same operator, and between two searches for one."""
 _SEARCH_SECONDS = 60.0
 """Between searches for further operators and kinds; tokens for operators live longer."""
+_ABSENCE_SECONDS = 300.0
+"""Longest time for which the kinds of an operator that does not answer are kept."""
 _EVENTS_SECONDS = 30.0
 """Longest age of Events; they are read earlier if a resource changes."""
 _PAUSE_SECONDS = 0.2
@@ -52,6 +55,9 @@ class ClusterReader:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _search: asyncio.Event = field(default_factory=asyncio.Event)
     _watched: frozenset[WatchedKind] = frozenset()
+    _complete: int = 0
+    """Operators that answered at the last search of all of them."""
+    _complete_at: float = 0.0
     _selection: ResourceSelection = field(default_factory=lambda: ResourceSelection(None))
     _watches: dict[GVK, asyncio.Task[None]] = field(default_factory=dict)
     _events_read: float = 0.0
@@ -120,17 +126,30 @@ class ClusterReader:
         self.observed.fault = ""
 
     async def _read_kinds(self, operators: Operators) -> None:
-        """Search again if operators that answer have other kinds than before."""
+        """Search again if operators that answer have other kinds than before.
+
+        Those of operators that do not answer, such as during a restart, are kept for a while; the
+        last ones as long as no operator answers.
+        """
         kinds = self.observed.watched = await watched_kinds(operators)
-        if not kinds <= self._watched:
-            self._watched |= kinds
+        count, now = len(operators.clients), time.monotonic()
+        is_partial = count < self._complete and now - self._complete_at < _ABSENCE_SECONDS
+        if not count or is_partial:
+            kinds |= self._watched
+        else:
+            self._complete, self._complete_at = count, now
+        if kinds != self._watched:
+            self._watched = kinds
             self._search.set()
 
     async def _follow_kinds(self, group: asyncio.TaskGroup) -> NoReturn:
         while True:
             self._search.clear()
             try:
-                for kind in await self._kinds():
+                selection = await self._select()
+                self._end_changed(selection)
+                self._selection = selection
+                for kind in selection.kinds:
                     task = self._watches.get(kind.gvk)
                     if task is None or task.done():
                         self._watches[kind.gvk] = group.create_task(self._follow(kind))
@@ -143,39 +162,61 @@ class ClusterReader:
             except TimeoutError:
                 pass
 
-    async def _kinds(self) -> list[ApiResource]:
+    async def _select(self) -> ResourceSelection:
         """Return kinds that operators name, and CRDs of which one has handled a resource."""
         served = await Discovery(self.cluster.api).served()
         self.observed.ambiguous_kinds = ambiguous_kinds(served)
         cluster = ClusterView(self.cluster.api, served, self.cluster.namespace)
-        selection = ResourceSelection(self.namespace)
-        self._selection = await all_kinds(cluster, selection, self._watched)
-        return self._selection.kinds
+        return await all_kinds(cluster, ResourceSelection(self.namespace), self._watched)
+
+    def _end_changed(self, selection: ResourceSelection) -> None:
+        """End the watches of kinds of which operators watch other resources, or none any more.
+
+        Kinds that were found by their resources stay: others may be created.
+        """
+        selected = {each.gvk for each in selection.kinds}
+        for gvk in list(self._watches):
+            before, after = self._selection.watched.get(gvk), selection.watched.get(gvk)
+            is_gone = before is not None and gvk not in selected
+            if is_gone or set(before or ()) != set(after or ()):
+                self._watches.pop(gvk).cancel()
+                if is_gone:
+                    self._keep(gvk, ())
+
+    def _keep(self, gvk: GVK, refs: Collection[ObjectRef]) -> None:
+        """Drop the other resources of a kind."""
+        self.observed.bodies = {
+            ref: body for ref, body in self.observed.bodies.items() if ref.gvk != gvk or ref in refs
+        }
+        self._changed.set()
 
     async def _follow(self, kind: ApiResource) -> None:
         """Keep the resources of a kind until its CRD or the permissions are gone."""
         namespace = self.namespace if kind.namespaced else None
         extraction = Extraction(_essentials, whole=True)
+        shown: set[ObjectRef] = set()
         try:
             async for event in watch_metadata(
                 self.cluster.api, kind, namespace, extraction=extraction
             ):
                 if event.type is EventType.SYNCED:
+                    # An earlier watch of the kind may have had others.
+                    self._keep(kind.gvk, shown)
                     continue
                 ref = ObjectRef.of_kind(kind.gvk, event.body)
                 is_shown = event.type is not EventType.DELETED and self._selection.has(
                     ref, event.body
                 )
                 if not is_shown:
+                    shown.discard(ref)
                     self.observed.bodies.pop(ref, None)
                 else:
+                    shown.add(ref)
                     self.observed.bodies[ref] = event.extracted
                 self._are_events_old = True
                 self._changed.set()
         except (Forbidden, NotFound):
-            bodies = self.observed.bodies
-            self.observed.bodies = {r: body for r, body in bodies.items() if r.gvk != kind.gvk}
-            self._changed.set()
+            self._keep(kind.gvk, ())
 
 
 def _essentials(body: Json) -> Json:
