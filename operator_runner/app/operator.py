@@ -332,6 +332,7 @@ class Operator:
             self._queue,
             self._sources.schedules,
             self._dependents,
+            lambda: [each for found in self._reconcilers.values() for each in found.drifts()],
             self._execution.executor.output,
         )
         api = RunsApi(self._runs, view)

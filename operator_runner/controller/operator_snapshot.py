@@ -11,7 +11,7 @@ from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.model import Json, ObjectRef, Watch
-from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
+from operator_runner.core.operator_state import DriftEntry, QueueEntry, ScheduleEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class OperatorSnapshot:
     work_queue: WorkQueue
     ticks: Schedules
     owned: Dependents
+    read_drifts: Callable[[], Sequence[DriftEntry]]
     read_output: Callable[[ObjectRef, str], Awaitable[str]]
 
     def identity(self) -> Json:
@@ -44,6 +45,10 @@ class OperatorSnapshot:
     def schedules(self) -> Sequence[ScheduleEntry]:
         """Return the resources with a schedule."""
         return self.ticks.entries()
+
+    def drifts(self) -> Sequence[DriftEntry]:
+        """Return the resources with drift, or for which that is unknown."""
+        return self.read_drifts()
 
     def dependents(self) -> Sequence[tuple[ObjectRef, Sequence[ObjectRef]]]:
         """Return each resource with the objects that its runs have created or read."""

@@ -1,4 +1,4 @@
-"""State of a running operator that its HTTP API serves: entries of the queue and of schedules."""
+"""State of a running operator that its HTTP API serves: queue, schedules and drift."""
 
 from __future__ import annotations
 
@@ -34,3 +34,12 @@ class ScheduleEntry:
     next: datetime | None
     last: datetime | None
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftEntry:
+    """A resource whose objects differ, or for which that is unknown because the dry run failed."""
+
+    ref: ObjectRef
+    is_known: bool
+    message: str

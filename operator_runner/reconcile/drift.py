@@ -96,14 +96,17 @@ def after_preview(
     conditions: Sequence[Json], preview: Preview, generation: int, now: datetime
 ) -> list[Json]:
     """Return the conditions after a run that wrote nothing."""
+    return put_condition(list(conditions), condition_of(preview, generation), now)
+
+
+def condition_of(preview: Preview, generation: int) -> Json:
+    """Return the condition Drifted after a run that wrote nothing, without times."""
     if preview.failure:
         text = truncated(f"The dry run failed: {preview.failure}", _MESSAGE_BYTES)
-        new = _condition("Unknown", _UNKNOWN, text, generation)
-    elif preview.differences:
-        new = _condition("True", _DIFFERS, drift_text(preview.differences), generation)
-    else:
-        new = _condition("False", _RECONCILED, "No object differs", generation)
-    return put_condition(list(conditions), new, now)
+        return _condition("Unknown", _UNKNOWN, text, generation)
+    if preview.differences:
+        return _condition("True", _DIFFERS, drift_text(preview.differences), generation)
+    return _condition("False", _RECONCILED, "No object differs", generation)
 
 
 def drift_text(differences: Sequence[ObjectDifference]) -> str:

@@ -21,6 +21,7 @@ from operator_runner.core.model import (
     Watch,
     uid_of,
 )
+from operator_runner.core.operator_state import DriftEntry
 from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.core.timetable import NEXT_FIELD
@@ -218,6 +219,10 @@ class Reconciler:
         if has_tick or not is_drift_run(body, self._succeeded.get(ref)):
             return None
         return policy
+
+    def drifts(self) -> Sequence[DriftEntry]:
+        """Return the resources with drift, or for which that is unknown."""
+        return tuple(self._reporter.drifts.values())
 
     async def _handle_drift(
         self, ref: ObjectRef, body: Json, causes: Sequence[Cause], policy: Drift

@@ -24,6 +24,7 @@ from operator_runner.core.model import (
     describe,
     uid_of,
 )
+from operator_runner.core.operator_state import DriftEntry
 from operator_runner.kube.object_readiness import is_change
 from operator_runner.reconcile import conditions, drift, kstatus_conditions, reserved_fields
 from operator_runner.reconcile.conditions import read_conditions
@@ -139,6 +140,8 @@ class Reporter:
         self._failing: set[ObjectRef] = set()
         # What was last reported about drift.
         self._drift: dict[ObjectRef, str] = {}
+        self.drifts: dict[ObjectRef, DriftEntry] = {}
+        """Drift of resources since their last run that wrote."""
         # What was logged about resources that are suspended.
         self._suspended: dict[ObjectRef, str] = {}
 
@@ -146,10 +149,14 @@ class Reporter:
         """Drop the state of a deleted resource."""
         self._failing.discard(ref)
         self._suspended.pop(ref, None)
-        self._drift.pop(ref, None)
+        self._forget_drift(ref)
         self._expressions.forget(ref)
         if self._declared is not None:
             self._declared.forget(ref)
+
+    def _forget_drift(self, ref: ObjectRef) -> None:
+        self._drift.pop(ref, None)
+        self.drifts.pop(ref, None)
 
     async def start(
         self, ref: ObjectRef, body: Json, fields: Mapping[str, Any] | None = None
@@ -159,6 +166,8 @@ class Reporter:
         `fields` are other fields of the status to write, see `StatusWriter.write`.
         """
         self._suspended.pop(ref, None)
+        # What the run corrects is new if it differs again.
+        self._forget_drift(ref)
         if not self._manage_status:
             return body
         now = datetime.now(UTC)
@@ -382,9 +391,15 @@ class Reporter:
             is_new = bool(text)
             _log.info("Drift changed", drift=text or "none")
             self._drift[run.ref] = text
+        generation = generation_of(run.body)
+        condition = drift.condition_of(preview, generation)
+        if condition["status"] == "False":
+            self.drifts.pop(run.ref, None)
+        else:
+            is_known = condition["status"] == "True"
+            self.drifts[run.ref] = DriftEntry(run.ref, is_known, condition["message"])
         if self._manage_status:
             now = datetime.now(UTC)
-            generation = generation_of(run.body)
             await self._status.write(
                 run.ref,
                 uid_of(run.body),

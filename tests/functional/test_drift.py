@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
@@ -116,3 +117,29 @@ def test_a_new_role_is_drift_and_the_annotation_overrides_the_watch(
     assert text_of(kubectl) == "other"
     kubectl("annotate", KIND, "a", f"{policy}=enforce", "--overwrite")
     wait_for_text(kubectl, operator, "goodbye 2")
+
+
+def test_without_conditions_an_operator_that_answers_has_the_drift(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Until a run corrects it; the same drift is reported again after that."""
+    watches = project / "watches.yaml"
+    watches.write_text(f"{watches.read_text()}  drift: warn\n  manageStatus: false\n")
+    operator.start()
+    kubectl.apply(echo(sayThis="1"))
+    wait_for_text(kubectl, operator, "hello 1")
+    where = f"--work-dir={operator.scratch / 'work'}"
+
+    def shown() -> tuple[str, str]:
+        [item] = json.loads(cli("get", "echo", where, "--output=json"))["items"]
+        return item["state"], item.get("drift", "")
+
+    eventually(shown, lambda now: now == ("Succeeded", ""), details=operator.log)
+    text = f"A run would write: ConfigMap {kubectl.namespace}/a changed: data.text"
+    for count in (1, 2):
+        kubectl("patch", "configmap", "a", '--patch={"data": {"text": "other"}}')
+        eventually(shown, lambda now: now == ("Drifted", text), details=operator.log)
+        assert len(operator.lines("Drift changed")) == count
+        cli("reconcile", "echo/a", "--wait")
+        eventually(shown, lambda now: now == ("Succeeded", ""), details=operator.log)
+    assert text_of(kubectl) == "hello 1"

@@ -1,4 +1,4 @@
-"""The read-only HTTP API: runs, queue, schedules and dependents. See docs/adr/0039."""
+"""The read-only HTTP API: runs, queue, schedules, drift and dependents. See docs/adr/0039."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class RunsApi:
         app.router.add_get(f"{ROOT}/runs/{{id}}/output", self._output)
         app.router.add_get(f"{ROOT}/queue", self._queue)
         app.router.add_get(f"{ROOT}/schedules", self._schedules)
+        app.router.add_get(f"{ROOT}/drift", self._drift)
         app.router.add_get(f"{ROOT}/dependents", self._dependents)
 
     async def _root(self, _request: web.Request) -> web.Response:
@@ -99,6 +100,17 @@ class RunsApi:
 
     async def _schedules(self, request: web.Request) -> web.Response:
         items = [_schedule_json(each) for each in self._view.schedules()]
+        return _json({"items": _chosen(items, request.query)})
+
+    async def _drift(self, request: web.Request) -> web.Response:
+        items = [
+            {
+                "resource": object_json(each.ref),
+                "status": "True" if each.is_known else "Unknown",
+                "message": each.message,
+            }
+            for each in self._view.drifts()
+        ]
         return _json({"items": _chosen(items, request.query)})
 
     async def _dependents(self, request: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from operator_runner.core.model import Json, ObjectRef
-from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
+from operator_runner.core.operator_state import DriftEntry, QueueEntry, ScheduleEntry
 
 
 class OperatorView(Protocol):
@@ -20,6 +20,9 @@ class OperatorView(Protocol):
 
     def schedules(self) -> Sequence[ScheduleEntry]:
         """Return the resources with a schedule."""
+
+    def drifts(self) -> Sequence[DriftEntry]:
+        """Return the resources with drift, or for which that is unknown."""
 
     def dependents(self) -> Sequence[tuple[ObjectRef, Sequence[ObjectRef]]]:
         """Return each resource with the objects that its runs have created or read."""

@@ -42,6 +42,12 @@ def check_schedule(value: Any) -> Json:
     return entry
 
 
+def check_drift(value: Any) -> Json:
+    """Return an entry of the resources with drift. Raises ValueError."""
+    entry: Json = _DRIFT(value)
+    return entry
+
+
 def check_dependents(value: Any) -> Json:
     """Return a resource with its objects. Raises ValueError."""
     entry: Json = _DEPENDENTS(value)
@@ -170,4 +176,5 @@ _QUEUE_ENTRY = _object(
     causes=_list(_CAUSE),
 )
 _SCHEDULE = _object({"resource": _OBJECT}, next=_time, last=_time, error=_text)
+_DRIFT = _object({"resource": _OBJECT, "status": _text, "message": _text})
 _DEPENDENTS = _object({"resource": _OBJECT, "objects": _list(_OBJECT)})

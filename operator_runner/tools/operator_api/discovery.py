@@ -21,6 +21,8 @@ from operator_runner.telemetry.runs.access import AUDIENCE, TOKEN_HEADER
 from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient, base_of
 from operator_runner.tools.operator_api.pods import LABEL, PodAddress, address_of, holders_first
 
+_REFUSALS = (403, 404)
+"""Statuses of a path that an earlier version of the operator lacks, or that RBAC does not grant."""
 _TOKEN_SECONDS = 600
 """The shortest life that the API server gives a token."""
 
@@ -45,14 +47,20 @@ class Operators:
         )
 
     async def collect(
-        self, path: str, check: Callable[[Any], Json], params: dict[str, str] | None = None
+        self,
+        path: str,
+        check: Callable[[Any], Json],
+        params: dict[str, str] | None = None,
+        *,
+        optional: bool = False,
     ) -> list[Json]:
         """Return the items of a list of all operators, each with its operator.
 
-        `check` returns an item or raises ValueError. An operator that fails is added to `faults`.
+        `check` returns an item or raises ValueError. An operator that fails is added to `faults`;
+        if the path is `optional`, not one that lacks it or refuses it to this user.
         """
         found = await asyncio.gather(
-            *(self._items(each, path, check, params) for each in list(self.clients))
+            *(self._items(each, path, check, params, optional) for each in list(self.clients))
         )
         return [item for items in found for item in items]
 
@@ -62,6 +70,7 @@ class Operators:
         path: str,
         check: Callable[[Any], Json],
         params: dict[str, str] | None,
+        optional: bool,
     ) -> list[Json]:
         try:
             items = (await client.get(path, params)).get("items")
@@ -69,7 +78,8 @@ class Operators:
                 raise InvalidResponse(client.name, "not a list")
             return [checked(client, each, check) for each in items]
         except ApiError as error:
-            self.drop(client, error)
+            if not (optional and error.status in _REFUSALS):
+                self.drop(client, error)
             return []
 
     def drop(self, client: OperatorClient, error: ApiError) -> None:

@@ -1,13 +1,14 @@
-"""Read the next runs of resources, and their skipped runs, from operators."""
+"""Read the next runs of resources, their skipped runs and their drift, from operators."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from operator_runner.core.model import Json, ObjectRef
-from operator_runner.telemetry.runs.received import check_queue_entry, check_run
+from operator_runner.telemetry.runs.received import check_drift, check_queue_entry, check_run
 from operator_runner.telemetry.runs.record import SKIPPED, causes_text, matches
 from operator_runner.tools.operator_api.discovery import Operators
 
@@ -34,7 +35,8 @@ class NextRun:
 class Queues:
     """The queues of the operators that answer; `reason` is why none does, else empty.
 
-    `skipped` has the last skipped runs, newest first. `invalid` has the operators that gave no
+    `skipped` has the last skipped runs, newest first. `drifts` has the resources with drift, or for
+    which that is unknown. `invalid` has the operators that gave no
     valid answer.
     """
 
@@ -42,6 +44,7 @@ class Queues:
     skipped: tuple[Json, ...] = ()
     reason: str = ""
     invalid: tuple[str, ...] = ()
+    drifts: tuple[Json, ...] = ()
 
     def next_run(self, ref: ObjectRef) -> NextRun | None:
         """Return when a resource runs next, None if no operator has queued it."""
@@ -51,13 +54,25 @@ class Queues:
         """Return the last skipped run of a resource, or None."""
         return next((each for each in self.skipped if _is_about(each, ref)), None)
 
+    def drift(self, ref: ObjectRef) -> Json | None:
+        """Return the drift of a resource, or None."""
+        return next((each for each in self.drifts if _is_about(each, ref)), None)
+
 
 async def queues_of(operators: Operators) -> Queues:
     """Return the queues of the operators that answer. Does not raise ApiError."""
     items = await operators.collect("/queue", check_queue_entry)
     skipped = await skipped_runs(operators, {})
+    drifts = await drifts_of(operators)
     reason = "" if operators.clients else operators.reason
-    return Queues(tuple(items), tuple(skipped), reason, tuple(operators.invalid))
+    return Queues(tuple(items), tuple(skipped), reason, tuple(operators.invalid), tuple(drifts))
+
+
+async def drifts_of(
+    operators: Operators, query: Mapping[str, str] = MappingProxyType({})
+) -> list[Json]:
+    """Return the resources with drift; operators of earlier versions have none."""
+    return await operators.collect("/drift", check_drift, dict(query), optional=True)
 
 
 async def skipped_runs(operators: Operators, query: Mapping[str, str]) -> list[Json]:

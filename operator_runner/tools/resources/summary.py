@@ -64,6 +64,10 @@ _SCHEDULED = frozenset(
 """States of resources whose next tick starts a run."""
 
 
+_UNDISTURBED = frozenset({SummaryState.SUCCEEDED, SummaryState.UNHANDLED})
+"""States of resources without conditions that drift replaces."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The state of one resource; times are None and texts empty where they are unknown.
@@ -235,10 +239,19 @@ def with_skipped_run(summary: Summary, run: Json | None) -> Summary:
     return replace(summary, skipped=time, skip_reason=str(run.get("message") or ""))
 
 
+def with_drift(summary: Summary, entry: Json | None) -> Summary:
+    """Return the summary of a resource without conditions with the drift that an operator has."""
+    if entry is None or summary.has_conditions or summary.state not in _UNDISTURBED:
+        return summary
+    state = SummaryState.DRIFTED if entry["status"] == "True" else summary.state
+    return replace(summary, state=state, drift=with_short_paths(entry["message"]))
+
+
 def with_queues(summary: Summary, queues: Queues) -> Summary:
     """Return a summary with what operators have about the resource."""
     ref = summary.ref
-    return with_skipped_run(with_next_run(summary, queues.next_run(ref)), queues.skipped_run(ref))
+    queued = with_drift(with_next_run(summary, queues.next_run(ref)), queues.drift(ref))
+    return with_skipped_run(queued, queues.skipped_run(ref))
 
 
 def is_same(one: Summary, other: Summary | None) -> bool:

@@ -20,6 +20,7 @@ from operator_runner.telemetry.runs.received import (
     check_schedule,
 )
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
+from operator_runner.tools.operator_api.next_runs import drifts_of
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView, ambiguous_kinds
 from operator_runner.tools.resources.listing import (
@@ -99,16 +100,18 @@ class ClusterReader:
 
     async def _read_operators(self, operators: Operators) -> None:
         in_namespace = {} if self.namespace is None else {"namespace": self.namespace}
-        queue, schedules, runs = await asyncio.gather(
+        queue, schedules, runs, drifts = await asyncio.gather(
             operators.collect("/queue", check_queue_entry, in_namespace),
             operators.collect("/schedules", check_schedule, in_namespace),
             operators.collect("/runs", check_run, {**in_namespace, "limit": str(_RUNS)}),
+            drifts_of(operators, in_namespace),
         )
         seen = self.observed
         seen.operators = [each.name for each in operators.clients]
         seen.reason = "" if operators.clients else operators.reason
         seen.warnings = list(dict.fromkeys(operators.invalid))
         seen.queue, seen.schedules, seen.runs = queue, schedules, runs[: 2 * _RUNS]
+        seen.drifts = drifts
 
     async def _read_cluster(self) -> None:
         """Check that the API server answers, and read Events if they may have changed."""

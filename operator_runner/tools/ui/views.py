@@ -14,7 +14,13 @@ from operator_runner.telemetry.runs.record import object_json
 from operator_runner.tools.operator_api.next_runs import next_run_of
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
 from operator_runner.tools.resources.cluster import kind_name
-from operator_runner.tools.resources.summary import Summary, by_resource, summarize, with_next_run
+from operator_runner.tools.resources.summary import (
+    Summary,
+    by_resource,
+    summarize,
+    with_drift,
+    with_next_run,
+)
 from operator_runner.tools.run_lines import RunLine, line_of
 from operator_runner.tools.runs.display import causes, time_of
 from operator_runner.tools.runs.html_report import timeline
@@ -33,6 +39,7 @@ class ObservedCluster:
     operators: list[str] = field(default_factory=list)
     queue: list[Json] = field(default_factory=list)
     schedules: list[Json] = field(default_factory=list)
+    drifts: list[Json] = field(default_factory=list)
     runs: list[Json] = field(default_factory=list)
     reason: str = ""
     fault: str = ""
@@ -155,6 +162,7 @@ def _resources(
 ) -> list[Json]:
     last = {key_of(each["resource"]): each for each in reversed(runs)}
     events = by_resource(observed.events)
+    drifts = {key_of(each["resource"]): each for each in observed.drifts}
     found = []
     for ref, body in observed.bodies.items():
         summary = summarize(
@@ -166,6 +174,7 @@ def _resources(
         key = key_of(object_json(ref))
         entry = queued.get(key)
         summary = with_next_run(summary, next_run_of(entry) if entry is not None else None)
+        summary = with_drift(summary, drifts.get(key))
         found.append(_resource(key, summary, last.get(key)))
     return sorted(found, key=lambda each: str(each["key"]))
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.model import GVK, Json
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.telemetry.runs.received import check_run
+from operator_runner.telemetry.runs.received import check_drift, check_run
 from operator_runner.tools.operator_api.client import OperatorClient, base_of
 from operator_runner.tools.operator_api.discovery import Operators
 from operator_runner.tools.resources.cluster import ClusterView
@@ -77,6 +77,19 @@ async def test_an_invalid_answer_is_reported_and_those_of_others_are_kept(
         assert [each.partition(":")[0] for each in operators.invalid] == [
             "invalid response from Pod x/forged"
         ]
+
+
+async def test_an_operator_of_an_earlier_version_lacks_a_list_and_has_others(
+    http: aiohttp.ClientSession,
+) -> None:
+    """Only if the list is optional. So does one whose list RBAC does not grant to the user."""
+    for status, is_kept in ((404, True), (403, True), (503, False)):
+        async with answering(http, "Pod x/old", web.Response(status=status)) as old:
+            operators = Operators([old])
+            assert await operators.collect("/drift", check_drift, optional=True) == []
+            assert (bool(operators.clients), bool(operators.faults)) == (is_kept, not is_kept)
+            assert await operators.collect("/drift", check_drift) == []
+            assert operators.clients == []
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from operator_runner.tools.resources.summary import (
     by_resource,
     summarize,
     with_next_run,
+    with_queues,
 )
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
@@ -204,6 +205,24 @@ def test_without_conditions_the_queue_has_a_later_state_than_events(
     unhandled = with_next_run(summarize(REF, body()), NextRun(None, 1, state="Queued"))
     assert (unhandled.state, unhandled.queue_position) == (SummaryState.UNHANDLED, 1)
     assert with_next_run(summarize(REF, body(FAILED)), next_run).state is SummaryState.FAILED
+
+
+def test_without_conditions_an_operator_has_the_drift() -> None:
+    """It replaces a success only; conditions are not overridden. Unknown drift is only a reason."""
+    resource = {"apiVersion": "example.com/v1", "kind": "Foo", "namespace": "default", "name": "a"}
+    differs: Json = {"resource": resource, "status": "True", "message": "it differs"}
+    unknown = {**differs, "status": "Unknown"}
+    succeeded = summarize(REF, body(), [ended("Successful", "12:00", "")])
+    for entry, state in ((differs, SummaryState.DRIFTED), (unknown, SummaryState.SUCCEEDED)):
+        found = with_queues(succeeded, Queues(drifts=(entry,)))
+        assert (found.state, found.why) == (state, "it differs")
+    other = {**differs, "resource": {**resource, "name": "b"}}
+    assert with_queues(succeeded, Queues(drifts=(other,))) == succeeded
+    for unchanged in (
+        summarize(REF, body(), [ended("Failed", "12:00", "no")]),
+        summarize(REF, body(FAILED)),
+    ):
+        assert with_queues(unchanged, Queues(drifts=(differs,))) == unchanged
 
 
 def test_queues_are_searched_by_group_kind_namespace_and_name() -> None:

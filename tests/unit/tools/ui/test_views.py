@@ -90,6 +90,14 @@ def test_drift_is_shown_in_place_of_the_cause_of_the_last_run() -> None:
     assert (row["state"], row["why"]) == ("Drifted", drifted["message"])
 
 
+def test_drift_of_a_resource_without_conditions_is_that_of_an_operator() -> None:
+    """With `manageStatus: false` the resource has no condition."""
+    drift = {"resource": resource(), "status": "True", "message": "A run would write: ..."}
+    seen = observed(operators=["here"], runs=[run("1", 0)], drifts=[drift])
+    [row] = views(seen, None, NOW)["resources"]["items"]
+    assert (row["state"], row["why"]) == ("Drifted", drift["message"])
+
+
 def test_the_queue_names_the_next_run_of_a_resource() -> None:
     """Whatever version of the kind the operator watches."""
     entry = {
