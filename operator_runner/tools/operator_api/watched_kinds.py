@@ -85,15 +85,16 @@ def other_namespaces(
 
 
 async def watched_kinds(operators: Operators) -> frozenset[WatchedKind]:
-    """Return what the operators that answer watch. Does not raise ApiError."""
-    found = await asyncio.gather(*map(_read, list(operators.clients)))
+    """Return what the operators that answer watch; drop those that fail, as `collect` does."""
+    found = await asyncio.gather(*(_read(operators, each) for each in list(operators.clients)))
     return frozenset(each for kinds in found for each in kinds)
 
 
-async def _read(client: OperatorClient) -> list[WatchedKind]:
+async def _read(operators: Operators, client: OperatorClient) -> list[WatchedKind]:
     try:
         return parse(await client.get(""))
-    except ApiError:
+    except ApiError as error:
+        operators.drop(client, error)
         return []
 
 

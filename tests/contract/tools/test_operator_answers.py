@@ -15,6 +15,7 @@ from operator_runner.kube.discovery import ApiResource
 from operator_runner.telemetry.runs.received import check_drift, check_run
 from operator_runner.tools.operator_api.client import OperatorClient, base_of
 from operator_runner.tools.operator_api.discovery import Operators
+from operator_runner.tools.operator_api.watched_kinds import watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView
 from operator_runner.tools.runs.listing import unlisted_run, without_repetitions
 from operator_runner.tools.runs.run_details import find_run
@@ -77,6 +78,16 @@ async def test_an_invalid_answer_is_reported_and_those_of_others_are_kept(
         assert [each.partition(":")[0] for each in operators.invalid] == [
             "invalid response from Pod x/forged"
         ]
+
+
+async def test_an_operator_that_does_not_name_its_kinds_does_not_answer(
+    http: aiohttp.ClientSession,
+) -> None:
+    """Otherwise the page would take it for one that watches nothing any more."""
+    async with answering(http, "Pod x/ending", web.Response(status=503)) as ending:
+        operators = Operators([ending])
+        assert await watched_kinds(operators) == frozenset()
+        assert operators.clients == []
 
 
 async def test_an_operator_of_an_earlier_version_lacks_a_list_and_has_others(
