@@ -22,7 +22,8 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _AS_STEPS = bytes.maketrans(b"{}", b"[]")
 _TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_TEXT_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_TEXT_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""A text without an end is one as well: otherwise each quote in it would be searched to the end."""
 _RARE = 50
 """Bytes for each escape, above which an expression is quicker than two replacements: tenfold."""
 _MAX_PAIRS = 20

@@ -19,6 +19,7 @@ from operator_runner.core.json_bounds import (
     height,
     prune,
     shorten,
+    values_at,
 )
 
 JSON = st.recursive(
@@ -79,6 +80,12 @@ def test_brackets_in_texts_are_not_levels() -> None:
     raw = json.dumps({text: [text, "\\"], "a": ["{" * 500]}).encode()
     assert depth(raw) == 2
     assert decode(raw) == json.loads(raw)
+
+
+def test_a_text_without_an_end_has_no_values() -> None:
+    """Invalid JSON is read once: quotes in the text are not beginnings of other texts."""
+    assert list(values_at(b'[{},"{} \\"[] \\', 2)) == [(1, 3)]
+    assert list(values_at(b'["' + b'\\"' * 500_000, 2)) == []
 
 
 def test_an_object_that_is_too_large_is_named() -> None:
