@@ -72,6 +72,7 @@ from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection, connect
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.reconcile.dependencies import Dependencies
+from operator_runner.reconcile.drift import ON_REQUEST
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Previewer
 from operator_runner.reconcile.reconciler import Reconciler
@@ -387,7 +388,7 @@ class Operator:
         None if nothing was run. Failures are reported as those of any reconcile.
         """
         known = [each["id"] for each in self._runs.last(key, uid, 1)]
-        result = await self._dispatcher.reconcile_once(key, Cause(Trigger.START, "on request"))
+        result = await self._dispatcher.reconcile_once(key, ON_REQUEST)
         records = self._runs.last(key, uid, 1)
         return result, next((each for each in records if each["id"] not in known), None)
 

@@ -18,6 +18,8 @@ from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Drift, Json
 from operator_runner.reconcile.request_annotations import DRIFT_ANNOTATION
 
+ERROR_CHANGED = "invalid annotation changed"
+"""Detail of the cause for an edit of an annotation with which the resource was not run."""
 _PREFIX = "ansible.sdk.operatorframework.io/"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _MAX_VERBOSITY = 7

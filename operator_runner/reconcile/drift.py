@@ -13,6 +13,7 @@ from operator_runner.core.field_paths import summarize
 from operator_runner.core.model import Cause, Drift, Json, Trigger, Watch
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.core.truncation import truncated
+from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED
 from operator_runner.reconcile.conditions import is_waiting, put_condition, read_conditions
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.request_annotations import (
@@ -31,8 +32,12 @@ _MESSAGES = {
     Drift.IGNORE: "The last reconciliation wrote all objects; drift is ignored",
 }
 _UNCHANGED = frozenset({Trigger.START, Trigger.DEPENDENT, Trigger.PERIOD, Trigger.RETRY})
+_SETTINGS = frozenset({DRIFT_POLICY_CHANGED, ERROR_CHANGED})
+"""Details of causes that change when or how the resource is run, not what it asks for."""
 ONCE = Cause(Trigger.START, "--once")
 """Cause of `run --once`: a request of a user, so that the role writes with every policy."""
+ON_REQUEST = Cause(Trigger.START, "on request")
+"""Cause of a reconcile that a test of a role requests, for which the same applies."""
 _SHOWN = 5
 _MESSAGE_BYTES = 900
 
@@ -54,7 +59,8 @@ def policy_of(body: Json, watch: Watch) -> Drift:
 def has_change(causes: Iterable[Cause]) -> bool:
     """Return whether a cause is a change of what the resource asks for, or a request."""
     return any(
-        cause == ONCE or (cause.trigger not in _UNCHANGED and cause.detail != DRIFT_POLICY_CHANGED)
+        cause in (ONCE, ON_REQUEST)
+        or (cause.trigger not in _UNCHANGED and cause.detail not in _SETTINGS)
         for cause in causes
     )
 

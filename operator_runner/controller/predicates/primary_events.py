@@ -25,7 +25,7 @@ from operator_runner.core.model import (
     Watch,
     desired_state,
 )
-from operator_runner.reconcile.annotation_overrides import read_overrides
+from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED, read_overrides
 from operator_runner.reconcile.request_annotations import ANNOTATIONS, requested_change
 
 
@@ -141,10 +141,6 @@ def _change(old: ResourceState, new: ResourceState, watch: Watch) -> Cause | Non
         return Cause(Trigger.SPEC, text, state_key=key)
     if new.selected and not old.selected:
         return Cause(Trigger.SPEC, "now matches selector and when")
-    # The next retry may be 16 minutes away.
-    if _override_error(old, watch) not in {"", _override_error(new, watch)}:
-        detail = "invalid annotation changed"
-        return Cause(Trigger.ANNOTATION, detail, state_key=_digest(new.annotations))
     if watch.watch_annotations_changes and (
         keys := _differing(old.annotations, new.annotations) - _own_annotations(watch)
     ):
@@ -155,6 +151,9 @@ def _change(old: ResourceState, new: ResourceState, watch: Watch) -> Cause | Non
         paths = _paths(old, new)
         text = summarize(paths) if paths else f"resourceVersion {new.resource_version}"
         return Cause(Trigger.SPEC, text, state_key=key)
+    # The next retry may be 16 minutes away.
+    if _override_error(old, watch) not in {"", _override_error(new, watch)}:
+        return Cause(Trigger.ANNOTATION, ERROR_CHANGED, state_key=_digest(new.annotations))
     return None
 
 

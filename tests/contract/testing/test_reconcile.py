@@ -61,6 +61,16 @@ def test_an_edit_changes_fields(reconcile: Reconcile) -> None:
     assert outcome.requeue_after == timedelta(minutes=5)
 
 
+@pytest.mark.parametrize("policy", ["warn", "ignore"])
+def test_the_role_writes_with_every_policy_of_drift(reconcile: Reconcile, policy: str) -> None:
+    """Otherwise a role that is not idempotent would change nothing in its second reconcile."""
+    metadata = {"name": "weekly", "annotations": {"operator-runner.dev/drift": policy}}
+    reconcile({**report(), "metadata": metadata}, objects=[NUMBERS])
+    others = {**NUMBERS, "data": {"numbers": "4"}}
+    outcome = reconcile({**report(), "metadata": metadata}, objects=[others])
+    assert outcome.changed("ConfigMap", "weekly")["data"]["numbers"] == "4"
+
+
 def test_a_failure_names_task_file_and_reason(reconcile: Reconcile) -> None:
     """Also in the representation, which pytest shows for `assert outcome.successful`."""
     outcome = reconcile(report())

@@ -22,6 +22,7 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
+from operator_runner.reconcile.drift import has_change
 from operator_runner.reconcile.request_annotations import (
     DRIFT_ANNOTATION,
     HANDLED_ANNOTATION,
@@ -147,6 +148,14 @@ def test_a_corrected_annotation_starts_a_reconcile(
     """Of every watch: the retry of the invalid one may be 16 minutes away."""
     cause = reconcile_cause(seen(annotations=old), seen(annotations=new), WATCH, listed=False)
     assert (cause is not None and cause.trigger is Trigger.ANNOTATION) == is_cause
+
+
+def test_another_annotation_beside_a_corrected_one_is_a_change_of_its_own() -> None:
+    """With the policies `warn` and `ignore`, only that makes the role write."""
+    old, new = seen(annotations={PERIOD: "soon"}), seen(annotations={"a": "b"})
+    found = reconcile_cause(old, new, ANNOTATED, listed=False)
+    assert found is not None
+    assert has_change([found])
 
 
 def test_an_edit_beside_an_answer_is_not_lost() -> None:
