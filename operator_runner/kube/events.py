@@ -17,6 +17,7 @@ from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import ANNOTATION_DOMAIN, EventSpec, Json
+from operator_runner.core.object_names import SUBDOMAIN_PATTERN
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.credentials import is_in_pod
 
@@ -28,7 +29,6 @@ DURATION_ANNOTATION = f"{ANNOTATION_DOMAIN}/duration-seconds"
 RUN_ANNOTATION = f"{ANNOTATION_DOMAIN}/run-id"
 """Of an Event: the id of the run, as in logs and artifacts; of a series that of the last run."""
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NOTE_BYTES = 1024
 """The API server rejects longer notes."""
 _SERIES_WINDOW_SECONDS = 600.0
@@ -140,7 +140,7 @@ def _event_name(name: str) -> str:
     Names of RBAC objects may have any characters.
     """
     start, unique = name[:200].rstrip("-."), uuid4().hex
-    return f"{start}.{unique[:16]}" if _SUBDOMAIN.fullmatch(start) else unique
+    return f"{start}.{unique[:16]}" if re.fullmatch(SUBDOMAIN_PATTERN, start) else unique
 
 
 def _instance(*, is_shard: bool) -> str:
