@@ -146,7 +146,9 @@ def recorded_resources(base: Path) -> dict[ObjectRef, Path]:
     # <group>/<version>/<kind>/<namespace>/<name>, without <group> for the core group and without
     # <namespace> for cluster-scoped resources.
     folders = (path.parent for depth in (3, 4, 5) for path in base.glob("*/" * depth + "artifacts"))
-    return {_ref_of(folder.relative_to(base).parts): folder for folder in folders}
+    # The last one of a resource counts: earlier versions did not encode names.
+    ordered = sorted(folders, key=lambda folder: "%" in folder.name)
+    return {_ref_of(folder.relative_to(base).parts): folder for folder in ordered}
 
 
 def past_runs(folder: Path) -> list[PastRun]:

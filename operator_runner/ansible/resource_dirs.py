@@ -22,17 +22,18 @@ _KEPT_CHARACTERS = 180
 def resource_dir(base: Path, ref: ObjectRef) -> Path:
     """Return the directory of a resource below `base`."""
     gvk = ref.gvk
-    return base / gvk.group / gvk.version / gvk.kind / ref.namespace / _encoded(ref.name)
+    return base / gvk.group / gvk.version / gvk.kind / ref.namespace / encoded_name(ref.name)
 
 
-def decoded_name(encoded: str) -> str:
-    """Return the name of the resource that a directory belongs to; of a long one, the beginning."""
-    return unquote(encoded, errors="replace")
-
-
-def _encoded(name: str) -> str:
+def encoded_name(name: str) -> str:
+    """Return the name of the directory of a resource with this name."""
     encoded = quote(name, safe="", errors="replace")
     if len(encoded) <= _MAX_CHARACTERS:
         return encoded
     digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:32]
     return f"{encoded[:_KEPT_CHARACTERS]}%_{digest}"
+
+
+def decoded_name(encoded: str) -> str:
+    """Return the name of the resource that a directory belongs to; of a long one, the beginning."""
+    return unquote(encoded, errors="replace")

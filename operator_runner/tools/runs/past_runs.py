@@ -16,6 +16,7 @@ from pathlib import Path
 
 from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
 from operator_runner.ansible.rerun_command import Rerun, read
+from operator_runner.ansible.resource_dirs import encoded_name
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.labels import field_selector
 from operator_runner.core.model import GVK, Json, ObjectRef
@@ -76,10 +77,11 @@ def from_files(
     gvks = sorted({ref.gvk for ref in recorded})
     gvk = _recorded_kind(work_dir, type_, gvks, kubeconfig)
     folders = {
-        ref: folder
+        replace(ref, name=name or ref.name): folder
         for ref, folder in recorded.items()
         if (ref.gvk.group, ref.gvk.kind) == (gvk.group, gvk.kind)
-        and name in {"", ref.name}
+        # A directory has the beginning of a long name only.
+        and (name in {"", ref.name} or folder.name == encoded_name(name))
         and namespace in {None, ref.namespace}
     }
     lines = [

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from operator_runner.ansible import rerun_command
 from operator_runner.ansible.history import add_message, write_record
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.model import (
@@ -59,6 +60,30 @@ def show(base: Path, *args: str) -> tuple[int, str]:
     nowhere = str(base / "no-kubeconfig")
     result = CliRunner().invoke(why, [*args, f"--work-dir={base}", f"--kubeconfig={nowhere}"])
     return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("name", ["system:viewer", "a" * 300], ids=["colon", "long"])
+def test_runs_of_a_resource_of_any_name_are_found(dirs: RunDirs, tmp_path: Path, name: str) -> None:
+    """With the command that repeats the last one; a long name is not in the path."""
+    ref = replace(FOO, name=name)
+    kept(dirs, ref, "1", None)
+    rerun_command.write(tmp_path, ref, rerun_command.Rerun("1", "ansible-playbook"))
+    found = from_files(tmp_path, "foo", None, name)
+    assert [line.run_id for line in found.lines] == ["1"]
+    assert found.rerun is not None
+
+
+def test_runs_in_a_directory_of_an_earlier_version_do_not_hide_later_ones(
+    dirs: RunDirs, tmp_path: Path
+) -> None:
+    """The names of directories had colons."""
+    ref = replace(FOO, name="system:viewer")
+    kept(dirs, ref, "1", None)
+    path = dirs.of(ref).path
+    path.rename(path.with_name(ref.name))
+    assert [line.run_id for line in from_files(tmp_path, "foo", None, ref.name).lines] == ["1"]
+    kept(dirs, ref, "2", None)
+    assert [line.run_id for line in from_files(tmp_path, "foo", None, ref.name).lines] == ["2"]
 
 
 def test_a_replaced_file_of_a_run_is_not_shown(dirs: RunDirs, tmp_path: Path) -> None:
