@@ -54,6 +54,10 @@ class Deadline:
         """Whether the time is over."""
         return time.monotonic() >= self._end
 
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, but not beyond the end."""
+        await asyncio.sleep(max(min(seconds, self._end - time.monotonic()), 0))
+
 
 class ClusterView:
     """The resources of one cluster, as a user sees them. Every method raises ApiError."""
@@ -112,7 +116,7 @@ class ClusterView:
                     return body
                 if deadline.has_passed:
                     return None
-                await asyncio.sleep(max(_POLL_SECONDS, self._waits / _READS_PER_SECOND))
+                await deadline.sleep(max(_POLL_SECONDS, self._waits / _READS_PER_SECOND))
         finally:
             self._waits -= 1
 
