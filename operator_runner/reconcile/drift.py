@@ -37,7 +37,7 @@ _SETTINGS = frozenset({DRIFT_POLICY_CHANGED, ERROR_CHANGED})
 ONCE = Cause(Trigger.START, "--once")
 """Cause of `run --once`: a request of a user, so that the role writes with every policy."""
 ON_REQUEST = Cause(Trigger.START, "on request")
-"""Cause of a reconcile that a test of a role requests, for which the same applies."""
+"""Cause of a reconcile by a test of a role: it writes too, unless its inputs are unchanged."""
 _SHOWN = 5
 _MESSAGE_BYTES = 900
 
@@ -59,8 +59,7 @@ def policy_of(body: Json, watch: Watch) -> Drift:
 def has_change(causes: Iterable[Cause]) -> bool:
     """Return whether a cause is a change of what the resource asks for, or a request."""
     return any(
-        cause in (ONCE, ON_REQUEST)
-        or (cause.trigger not in _UNCHANGED and cause.detail not in _SETTINGS)
+        cause == ONCE or (cause.trigger not in _UNCHANGED and cause.detail not in _SETTINGS)
         for cause in causes
     )
 

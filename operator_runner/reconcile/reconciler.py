@@ -44,7 +44,13 @@ from operator_runner.reconcile.decide import (
     decide,
 )
 from operator_runner.reconcile.dependencies import Dependencies
-from operator_runner.reconcile.drift import has_change, is_drift_run, is_recorded, policy_of
+from operator_runner.reconcile.drift import (
+    ON_REQUEST,
+    has_change,
+    is_drift_run,
+    is_recorded,
+    policy_of,
+)
 from operator_runner.reconcile.dropped_fields import DroppedFields
 from operator_runner.reconcile.idempotence import IdempotenceCheck, runs_needed
 from operator_runner.reconcile.metadata_patches import (
@@ -161,7 +167,7 @@ class Reconciler:
                     await self._reporter.error(context, fault)
                     await acknowledge_request(self._deps.cluster, ref, body, Failed(message=fault))
                     return NoRun(fault, failed=True)
-                case Run(cleanup=False) if policy := self._drift_policy(ref, body):
+                case Run(cleanup=False) if policy := self._drift_policy(ref, body, causes):
                     return await self._handle_drift(ref, body, causes, policy)
                 case AddMetadata() as missing:
                     body = await self._add_metadata(ref, body, missing)
@@ -210,10 +216,10 @@ class Reconciler:
             return self._period or None, False
         return clamp_period(period) or None, True
 
-    def _drift_policy(self, ref: ObjectRef, body: Json) -> Drift | None:
+    def _drift_policy(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Drift | None:
         """Return the policy if a run would only correct drift, and is not to; else None."""
         policy = policy_of(body, self._watch)
-        if policy is Drift.ENFORCE or ref in self._unapplied:
+        if policy is Drift.ENFORCE or ref in self._unapplied or ON_REQUEST in causes:
             return None
         has_tick = self._schedule.state(ref, body).ticks.due is not None
         if has_tick or not is_drift_run(body, self._succeeded.get(ref)):
@@ -286,7 +292,7 @@ class Reconciler:
         if body is None:
             return
         context = RunContext(ref, body, causes, datetime.now(UTC))
-        match self._drift_policy(ref, body):
+        match self._drift_policy(ref, body, causes):
             case Drift.IGNORE:
                 return
             case Drift.WARN:  # the next run writes nothing either, so it could not end a failure

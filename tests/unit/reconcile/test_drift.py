@@ -23,7 +23,6 @@ from operator_runner.core.model import (
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED, read_overrides
 from operator_runner.reconcile.drift import (
-    ON_REQUEST,
     ONCE,
     after_preview,
     after_run,
@@ -125,10 +124,9 @@ def test_a_corrected_annotation_does_not_change_the_desired_state() -> None:
     assert not has_change([Cause(Trigger.ANNOTATION, ERROR_CHANGED, state_key="a")])
 
 
-@pytest.mark.parametrize("cause", [ONCE, ON_REQUEST])
-def test_a_reconcile_by_a_command_or_a_test_of_a_role_writes(cause: Cause) -> None:
-    """Otherwise the second reconcile of a test with `drift: warn` would be a preview only."""
-    assert has_change([cause])
+def test_a_reconcile_by_a_command_writes() -> None:
+    """It is a request of a user."""
+    assert has_change([ONCE])
 
 
 def test_the_condition_has_the_writes_of_a_preview() -> None:
