@@ -36,8 +36,7 @@ class Queues:
     """The queues of the operators that answer; `reason` is why none does, else empty.
 
     `skipped` has the last skipped runs, newest first. `drifts` has the resources with drift, or for
-    which that is unknown. `invalid` has the operators that gave no
-    valid answer.
+    which that is unknown. `invalid` has the operators that gave no valid answer.
     """
 
     items: tuple[Json, ...] = ()

@@ -67,6 +67,7 @@ class ClusterView:
         self.api = api
         self.served = served
         self.namespace = namespace
+        self._ambiguous = ambiguous_kinds(served)
         self._waits = 0
         self._reading = asyncio.Semaphore(_CONCURRENT_READS)
 
@@ -77,7 +78,7 @@ class ClusterView:
 
     def is_ambiguous(self, kind: str) -> bool:
         """Return whether kinds of several groups have this name: it does not say which is meant."""
-        return kind.lower() in ambiguous_kinds(self.served)
+        return kind.lower() in self._ambiguous
 
     def find(self, name: ResourceName) -> NamedResource:
         """Return what a user has named, whether it exists or not. Raises ConfigError."""
