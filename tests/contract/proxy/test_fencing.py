@@ -293,7 +293,8 @@ async def test_a_slow_write_is_not_carried_out_after_the_lease(
     async with client(run) as http, http.post(path, json=body) as response:
         # 504, or a closed connection where its time limit finds it writing just that.
         assert response.status in {502, 504}, await response.text()
-    assert webhook.admitted == ["slow"]
+    # Kubernetes makes a ConfigMap in each new namespace, perhaps only now.
+    assert set(webhook.admitted) - {"kube-root-ca.crt"} == {"slow"}
     webhook.release.set()
     # Reviewed after the first one, and stored after it if that were stored at all.
     await api.request("POST", path, body=config_map("slower", namespace))
