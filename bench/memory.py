@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bench import accounting
 from bench.api import PAUSE, THREE
@@ -18,6 +18,8 @@ _PROCESSES = 3
 _NEXT, _PREPARED = 1, 2
 """The next run, and its processes that are kept ready: supervisor and play."""
 _IDLE = "5s"
+_COMPRESSED_BYTES = 25 * _MB
+"""More than the libraries of a fork server whose memory is compressed."""
 _QUIET_SECONDS = 1.0
 """Time without a new process after which a run is inside its task."""
 
@@ -30,9 +32,14 @@ def measure_memory(environment: BenchEnvironment) -> Iterator[Row]:
     """
     with environment.site(Setup("warm", THREE)) as site:
         _reconcile(site)
-        idle = accounting.memory(site.family())
-        yield _row("memory: operator and fork server, idle", idle, 200, 90)
-    yield from _measure_unloaded(environment)
+        ready = accounting.memory(site.family())
+        yield _row("memory: operator and fork server, after a run", ready, 200, None)
+    yield from _measure_idle(
+        environment, "--fork-server-compress-after", "Ansible compressed", _has_no_memory
+    )
+    yield from _measure_idle(
+        environment, "--fork-server-idle-timeout", "Ansible unloaded", _has_ended
+    )
     flags = (f"--max-runs={_RUNS}", f"--max-concurrent-reconciles={_RUNS}")
     with environment.site(Setup("warm", PAUSE, flags)) as site:
         # Processes kept ready for the next run exist in both measurements.
@@ -41,20 +48,33 @@ def measure_memory(environment: BenchEnvironment) -> Iterator[Row]:
         yield _row("memory: each run in flight", each, 40, 20)
 
 
-def _measure_unloaded(environment: BenchEnvironment) -> Iterator[Row]:
-    """Measure an operator whose fork server has ended, and the next run, which loads Ansible."""
-    with environment.site(Setup("warm", THREE, (f"--fork-server-idle-timeout={_IDLE}",))) as site:
+def _measure_idle(
+    environment: BenchEnvironment, flag: str, state: str, is_reached: Callable[[Site], bool]
+) -> Iterator[Row]:
+    """Measure an operator that has been idle for the time of the flag, and the next run."""
+    with environment.site(Setup("warm", THREE, (f"{flag}={_IDLE}",))) as site:
         _reconcile(site)
-        wait_until(lambda: len(site.family()) == 1, "the fork server has ended", 60)
-        unloaded = accounting.memory(site.family())
+        wait_until(lambda: is_reached(site), state, 60)
+        idle = accounting.memory(site.family())
         ended, begun = site.ended(), time.monotonic()
         tick(site, ended)
         site.wait_for_end(ended + 1)
         taken = time.monotonic() - begun
-    yield _row("memory: operator, idle, Ansible unloaded", unloaded, 100, 90)
+    yield _row(f"memory: operator, idle, {state}", idle, 100, 90)
     yield Row(
-        "first run after that, wall time", hundredths(taken), "", taken, Goal(10, 2), hundredths
+        f"first run after that ({state})", hundredths(taken), "", taken, Goal(10, 2), hundredths
     )
+
+
+def _has_no_memory(site: Site) -> bool:
+    """Return whether the fork server has no forks, and waits for its memory."""
+    (_, *others) = site.family()
+    return len(others) == 1 and accounting.memory(others) < _COMPRESSED_BYTES
+
+
+def _has_ended(site: Site) -> bool:
+    """Return whether the fork server has exited."""
+    return len(site.family()) == 1
 
 
 def _reconcile(site: Site) -> None:
@@ -72,8 +92,9 @@ def _with_runs(site: Site, count: int) -> int:
     return accounting.memory(site.family())
 
 
-def _row(work: str, ours: float, limit: int, target: int) -> Row:
-    return Row(work, mebibytes(ours), "", ours, Goal(limit * _MB, target * _MB), mebibytes)
+def _row(work: str, ours: float, limit: int, target: int | None) -> Row:
+    goal = Goal(limit * _MB, None if target is None else target * _MB)
+    return Row(work, mebibytes(ours), "", ours, goal, mebibytes)
 
 
 def _are_inside(site: Site, count: int) -> bool:

@@ -17,17 +17,18 @@ async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
     """Terminate a child, which terminates its descendants; kill all after `grace` seconds."""
     if process.returncode is not None:
         return
-    _send_signal(process, signal.SIGTERM)
+    send_signal(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(grace):
             await process.wait()
     except TimeoutError:
         await asyncio.to_thread(end_descendants, process.pid, 0.0)
-        _send_signal(process, signal.SIGKILL)
+        send_signal(process, signal.SIGKILL)
         await process.wait()
 
 
-def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Send a signal to a child, unless it has ended."""
     # Process.send_signal polls, which takes the exit status of a process that has just exited
     # from asyncio: wait() would return 255.
     with contextlib.suppress(ProcessLookupError):

@@ -14,10 +14,11 @@ import shutil
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
 import psutil
 
@@ -32,6 +33,7 @@ from operator_runner.ansible.forkserver.messages import (
 )
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.ansible.forkserver.stack_memory import call_with_room
+from operator_runner.ansible.forkserver.swap import refuse, swap_out
 from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.process_tree import (
     END_SIGNALS,
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 
 _IDLE_SECONDS = 0.1
 """Idle seconds after which the next run's processes are forked beforehand."""
+_EXIT_SECONDS = 5.0
+"""Seconds for the exit of the processes of the next run, which have nothing to do."""
+_PAUSE_SECONDS = 0.01
 
 
 def main() -> None:
@@ -129,6 +134,13 @@ def _list_names(output: TextIO, contents: Sequence[Path]) -> int:
     return pid
 
 
+class _Spare(NamedTuple):
+    """The supervisor of the next run, and where it waits for it."""
+
+    pid: int
+    orders: socket.socket
+
+
 class Server:
     """The runs in progress, and the socket that requests them."""
 
@@ -155,7 +167,7 @@ class Server:
         self._freshness = freshness
         self._started = started
         self._runs = {*children}
-        self._spare: socket.socket | None = None
+        self._spare: _Spare | None = None
         self._is_stale = False
         self._strays: set[int] = set()
         self._templates = RoleTemplates()
@@ -202,9 +214,12 @@ class Server:
             if message.attached is None:
                 return False
             with message.attached as operator:
+                order = message.for_server()
+                if order.get("swap_out"):
+                    self._swap_out(operator)
+                    return True
                 # A run that was requested before loading began gets loaded files that are newer
                 # than its request. So files that change all the time do not delay it for ever.
-                order = message.for_server()
                 is_fresh = order["requested_at"] <= self._started
                 changed = None if is_fresh else self._freshness.changed()
                 if changed is not None:
@@ -239,20 +254,34 @@ class Server:
     def _drop_spare(self) -> None:
         """End the processes that wait for the next run, which gets new ones."""
         if self._spare is not None:
-            self._spare.close()
+            self._spare.orders.close()
             self._spare = None
 
-    def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
-        supervisor, self._spare = self._spare, None
-        if supervisor is not None:
-            with contextlib.closing(supervisor), contextlib.suppress(OSError):
-                send(supervisor, message, operator)
-                return
-        with self._fork() as supervisor:
-            send(supervisor, message, operator)
+    def _swap_out(self, operator: socket.socket) -> None:
+        """Have the operator keep the memory until the next run, unless other processes use it."""
+        prepared = set() if self._spare is None else {self._spare.pid}
+        if self._runs <= prepared and not self._strays:
+            self._drop_spare()
+            ended_by = time.monotonic() + _EXIT_SECONDS
+            while _has_children() and time.monotonic() < ended_by:
+                time.sleep(_PAUSE_SECONDS)
+                self._reap()
+        if _has_children():
+            refuse(operator)
+        else:
+            swap_out(operator)
 
-    def _fork(self) -> socket.socket:
-        """Fork a supervisor with its play; return where it waits for a run."""
+    def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with contextlib.closing(spare.orders), contextlib.suppress(OSError):
+                send(spare.orders, message, operator)
+                return
+        with contextlib.closing(self._fork().orders) as orders:
+            send(orders, message, operator)
+
+    def _fork(self) -> _Spare:
+        """Fork a supervisor with its play."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = fork()
         if not pid:
@@ -264,7 +293,7 @@ class Server:
             os._exit(1)
         theirs.close()
         self._runs.add(pid)
-        return ours
+        return _Spare(pid, ours)
 
     def _become_supervisor(self, orders: socket.socket) -> NoReturn:
         signal.set_wakeup_fd(-1)
@@ -330,6 +359,15 @@ def _fact_gathering(environment: dict[str, str]) -> FactGathering:
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
     return FactGathering(environment)
+
+
+def _has_children() -> bool:
+    """Return whether this process has children, without reaping them."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _answer(operator: socket.socket, answer: dict[str, str]) -> None:

@@ -13,15 +13,17 @@ import socket
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import structlog
 
-from operator_runner.ansible.child_process import end_tree
-from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, send
+from operator_runner.ansible.child_process import end_tree, send_signal
+from operator_runner.ansible.forkserver import compressed_memory
+from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, message, send
 from operator_runner.ansible.patches.selection import Mismatch
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
@@ -43,6 +45,14 @@ class ForkServerKilled(RunError):
     """A signal ended a fork server while it loaded Ansible; another one may succeed."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Swapped:
+    """The memory of a server, and where to return it."""
+
+    channel: socket.socket
+    chunks: deque[bytes]
+
+
 @dataclass(slots=True)
 class ForkServer:
     """A fork server that is ready."""
@@ -51,6 +61,8 @@ class ForkServer:
     _control: socket.socket
     _runs: int = 0
     _retired: bool = False
+    _swapping: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _swapped: _Swapped | None = None
 
     @property
     def gone(self) -> bool:
@@ -59,7 +71,39 @@ class ForkServer:
 
     async def order(self, spec: bytes, lines: socket.socket) -> None:
         """Have a run forked that writes to `lines`. Raises OSError if the server is gone."""
+        await self.swap_in()
         await asyncio.to_thread(send, self._control, spec, lines)
+
+    async def swap_out(self) -> bool:
+        """Keep the memory of the server here, compressed, until the next run.
+
+        Returns False if it has ended, or keeps its memory because other processes use it too.
+        """
+        async with self._swapping:
+            if self._swapped is not None:
+                return True
+            ours, theirs = socket.socketpair()
+            request = message({"swap_out": True}, {})
+            chunks = None
+            with contextlib.suppress(OSError, EOFError):
+                with theirs:
+                    await asyncio.to_thread(send, self._control, request, theirs)
+                chunks = await asyncio.to_thread(compressed_memory.receive, ours)
+            if chunks is None:
+                ours.close()
+                return False
+            self._swapped = _Swapped(ours, chunks)
+            _log.debug("Compressed the idle fork server", bytes=sum(map(len, chunks)))
+        self._close_if_done()
+        return True
+
+    async def swap_in(self) -> None:
+        """Return the memory of the server, if it is here. Raises OSError if the server is gone."""
+        async with self._swapping:
+            swapped, self._swapped = self._swapped, None
+            if swapped is not None:
+                with swapped.channel as channel:
+                    await asyncio.to_thread(compressed_memory.give_back, channel, swapped.chunks)
 
     def began(self) -> None:
         """Count a run that begins."""
@@ -93,11 +137,21 @@ class ForkServer:
         """End it and all its runs; by force if they do not end. Return its exit status."""
         self._control.close()
         await end_tree(self._process, _GRACE_SECONDS)
+        self._drop_memory()
         return await self._process.wait()
 
     def _close_if_done(self) -> None:
         if self._retired and not self._runs:
             self._control.close()
+            if self._swapped is not None:
+                # It does not notice that the socket is closed.
+                send_signal(self._process, signal.SIGTERM)
+                self._drop_memory()
+
+    def _drop_memory(self) -> None:
+        swapped, self._swapped = self._swapped, None
+        if swapped is not None:
+            swapped.channel.close()
 
 
 def exit_reason(status: int | None, report: str) -> str:

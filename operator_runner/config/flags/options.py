@@ -177,6 +177,12 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     ),
     _duration(
         _RUNS,
+        "--fork-server-compress-after",
+        "30s",
+        "Time without a run after which loaded Ansible is compressed in memory; 0s: never.",
+    ),
+    _duration(
+        _RUNS,
         "--fork-server-idle-timeout",
         "0s",
         "Time without a run after which Ansible is unloaded until the next run; 0s: never.",

@@ -287,6 +287,7 @@ def _ansible(
     events = options["ansible_log_events"].lower()
     inventory = environ.get("ANSIBLE_INVENTORY")
     timeout, idle = options["run_timeout"], options["fork_server_idle_timeout"]
+    compress_after = options["fork_server_compress_after"]
     return AnsibleSettings(
         verbosity=options["ansible_verbosity"],
         verbosity_of_kind=environment.verbosity(environ, kinds).values,
@@ -307,6 +308,7 @@ def _ansible(
         step=options["step"],
         timeout=timeout if timeout > _NONE else None,
         isolate_runs=options["isolate_runs"],
+        fork_server_compress_after=compress_after if compress_after > _NONE else None,
         fork_server_idle_timeout=idle if idle > _NONE else None,
         disabled_patches=environment.disabled_patches(environ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import secrets
 import shutil
@@ -37,6 +38,7 @@ from tests.support.processes import is_running, new_nap, sleepers
 from tests.support.waiting import eventually
 
 SETTINGS = AnsibleSettings(skip_facts=True)
+COMPRESSED = replace(SETTINGS, fork_server_compress_after=timedelta(seconds=1))
 _RUN_AND_NEXT = 2
 """Supervisors of an active run and of the next one, which is forked in advance."""
 
@@ -308,6 +310,98 @@ async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> 
             assert len(runs.starts) == starts + 1
         family = [each for server in runs.servers() for each in server.children(recursive=True)]
         await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))
+
+
+async def test_the_memory_of_an_idle_server_is_compressed_until_the_next_run(
+    tmp_path: Path,
+) -> None:
+    """A run that takes longer than the timeout is not idle; the same server executes the next."""
+    async with _runs(tmp_path, COMPRESSED) as runs:
+        for _ in range(3):
+            assert (await runs("- command: sleep 3\n- debug:\n")).successful
+            await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+        assert len(runs.starts) == 1
+
+
+async def test_runs_that_begin_together_wake_a_compressed_server_once(tmp_path: Path) -> None:
+    """All of them succeed."""
+    async with _runs(tmp_path, COMPRESSED) as runs:
+        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+        outcomes = await asyncio.gather(*(runs("- debug:\n", name) for name in "abc"))
+        assert all(outcome.successful for outcome in outcomes)
+        assert len(runs.starts) == 1
+
+
+async def test_a_server_is_compressed_once_the_daemons_of_its_runs_have_ended(
+    tmp_path: Path,
+) -> None:
+    """The daemon shares its memory with the server; runs beside it are not delayed."""
+    ended = tmp_path / "ended"
+    daemon = f"until test -e {ended}; do sleep 0.05; done"
+    tasks = f"- shell: setsid sh -c '{daemon}' >/dev/null 2>&1 </dev/null &\n"
+    async with _runs(tmp_path, COMPRESSED) as runs:
+        for _ in range(2):
+            assert (await runs(tasks)).successful
+            await asyncio.sleep(2)
+            assert not _is_compressed(runs.servers())
+        ended.touch()
+        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+        assert len(runs.starts) == 1
+
+
+async def test_a_compressed_server_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    """The next run gets another one, although the memory of the first cannot be returned."""
+    async with _runs(tmp_path, COMPRESSED) as runs:
+        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+        (server,) = runs.servers()
+        server.kill()
+        assert (await runs("- debug:\n")).successful
+        assert len(runs.starts) == 2
+
+
+async def test_a_compressed_server_is_replaced_after_a_loaded_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It checks the files when the next run begins, as other servers do."""
+    searched = tmp_path / "lib"
+    searched.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(searched))
+    async with _runs(tmp_path, COMPRESSED) as runs:
+        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+        (old,) = runs.servers()
+        (searched / "new").touch()
+        assert (await runs("- debug:\n")).successful
+        await asyncio.to_thread(eventually, lambda: not is_running(old))
+        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+
+
+async def test_a_compressed_server_that_is_retired_exits() -> None:
+    """It does not notice that its socket is closed, while it waits for its memory."""
+    server = await start_server(SETTINGS)
+    try:
+        assert await server.swap_out()
+        server.retire()
+        await asyncio.to_thread(eventually, lambda: server.gone)
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+async def test_a_signal_ends_a_compressed_server(tmp_path: Path, number: signal.Signals) -> None:
+    """It would have to be killed otherwise, because Python cannot handle the signal."""
+    async with _runs(tmp_path, COMPRESSED) as runs:
+        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+        (server,) = runs.servers()
+        server.send_signal(number)
+        await asyncio.to_thread(eventually, lambda: not is_running(server))
+
+
+def _is_compressed(servers: list[psutil.Process]) -> bool:
+    """Whether nothing is left of the memory of the only server, nor processes that share it."""
+    (server,) = servers
+    rollup = Path(f"/proc/{server.pid}/smaps_rollup").read_text()
+    (kilobytes,) = re.findall(r"^Anonymous: +(\d+) kB$", rollup, re.MULTILINE)
+    return int(kilobytes) < 16 * 1024 and not server.children()
 
 
 async def test_a_fork_server_starts_beside_a_thousand_connections(tmp_path: Path) -> None:

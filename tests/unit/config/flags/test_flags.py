@@ -98,6 +98,7 @@ def test_every_flag_reaches_its_setting() -> None:
         "--ansible-roles-path=/r",
         "--ansible-collections-path=/c",
         "--run-timeout=15m",
+        "--fork-server-compress-after=5m",
         "--fork-server-idle-timeout=10m",
         "--leader-elect",
         "--leader-election-id=web",
@@ -129,6 +130,7 @@ def test_every_flag_reaches_its_setting() -> None:
         ansible=AnsibleSettings(
             verbosity=0,
             args="--vault-password-file /p",
+            fork_server_compress_after=timedelta(minutes=5),
             fork_server_idle_timeout=timedelta(minutes=10),
             log_events="everything",
             roles_path="/r",
