@@ -9,7 +9,7 @@ from bench.api import THREE, is_successful
 from bench.burst import create, names
 from bench.environment import BenchEnvironment, Setup
 from bench.figures import Goal, Row, mebibytes, number, percent, seconds
-from bench.footprint import NOISE, Footprint
+from bench.footprint import NOISE, UNCOMPRESSED, Footprint
 
 _TIMEOUT_SECONDS = 1800.0
 _AIM = 0.12
@@ -19,7 +19,7 @@ _AIM = 0.12
 def many_resources(environment: BenchEnvironment, count: int) -> Iterator[Row]:
     """Create the resources, restart the operator, and compare the footprints of both passes."""
     # One run's artifacts are kept, so that the second pass replaces those of the first.
-    with environment.site(Setup("warm", THREE, artifacts=1)) as site:
+    with environment.site(Setup("warm", THREE, UNCOMPRESSED, artifacts=1)) as site:
         begin = time.monotonic()
         create(site, count)
         site.api.until(THREE, site.namespace, names(count), is_successful, _TIMEOUT_SECONDS)
