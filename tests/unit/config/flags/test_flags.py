@@ -64,7 +64,7 @@ def test_without_flags_everything_has_its_documented_default() -> None:
         namespaces=(),
         kubeconfig=None,
         concurrency=replace(made.concurrency, per_kind=cores(), kinds={}),
-        ansible=AnsibleSettings(),
+        ansible=AnsibleSettings(fork_server_compress_after=timedelta(seconds=30)),
         leader_election=LeaderElection(),
         metrics=Address("", 8443),
         probes=Address("", 6789),
