@@ -11,7 +11,8 @@ from typing import Any
 
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.core.settings import AnsibleSettings
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import Json, Kubectl
+from tests.support.waiting import eventually
 
 COLLECTION = "ansible_collections.kubernetes.core.plugins.modules"
 UTIL = "ansible_collections.operator_sdk.util.plugins.modules"
@@ -68,17 +69,26 @@ _POD = {
 _NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}}
 
 
-def _cases(namespace: str, folder: Path) -> dict[str, list[tuple[str, dict[str, object]]]]:
-    here: dict[str, object] = {"namespace": namespace}
-    deployment = {
+_REVISION = "deployment.kubernetes.io/revision"
+"""An annotation that a controller writes, without which `k8s_rollback` crashes."""
+
+
+def _deployment(name: str, namespace: str) -> Json:
+    labels = {"name": name}
+    return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "selector": {"matchLabels": {"a": "b"}},
-            "template": {"metadata": {"labels": {"a": "b"}}, "spec": _POD["spec"]},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": _POD["spec"]},
         },
     }
+
+
+def _cases(namespace: str, folder: Path) -> dict[str, list[tuple[str, dict[str, object]]]]:
+    here: dict[str, object] = {"namespace": namespace}
+    deployment = _deployment("web", namespace)
     patch = [{"op": "add", "path": "/spec/paused", "value": False}]
     copied = {"remote_path": "/tmp/x", "local_path": str(folder / "file")}
     web = {**here, "api_version": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -93,7 +103,7 @@ def _cases(namespace: str, folder: Path) -> dict[str, list[tuple[str, dict[str, 
             {**web, "patch": patch},
         ),
         ("k8s_scale", {**web, "replicas": 2, "wait": False}),
-        ("k8s_rollback", web),
+        ("k8s_rollback", {**web, "name": "earlier"}),
         ("k8s_service", {**here, "name": "web", "ports": [{"port": 80}], "selector": {"a": "b"}}),
         ("k8s_cluster_info", {}),
         ("k8s_exec", {**here, "pod": "web", "command": "true"}),
@@ -122,7 +132,11 @@ def _cases(namespace: str, folder: Path) -> dict[str, list[tuple[str, dict[str, 
 def test_modules_import_nothing_late(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> None:
     """Each module of the collections works on a real API server with preloaded imports."""
     kubectl.wait_for_account()
-    kubectl.apply(_NODE, _POD)
+    kubectl.apply(_NODE, _POD, _deployment("earlier", kubectl.namespace))
+    eventually(
+        lambda: kubectl.get("deployment", "earlier"),
+        lambda found: found is not None and _REVISION in found["metadata"].get("annotations", {}),
+    )
     cases = _cases(kubectl.namespace, tmp_path)
     role = tmp_path / "roles" / "web"
     (role / "tasks").mkdir(parents=True)
@@ -137,6 +151,7 @@ def test_modules_import_nothing_late(control_plane: Path, kubectl: Kubectl, tmp_
 
 def test_the_core_api_is_loaded_when_it_is_used(control_plane: Path, kubectl: Kubectl) -> None:
     """Without a role that uses it, its models are loaded by the module that connects to a Pod."""
+    kubectl.wait_for_account()
     kubectl.apply(_POD)
     arguments: dict[str, object] = {"namespace": kubectl.namespace, "pod": "web", "command": "true"}
     cases = {COLLECTION: [("k8s_info", {"kind": "Pod"}), ("k8s_exec", arguments)]}
