@@ -110,7 +110,7 @@ async def test_names_of_a_spec_run_no_command(runs: Runs) -> None:
         ("- ping: {}\n", {"ansiblePythonInterpreter": str(program)}),
         ("- shell: 'true'\n", {"ansibleShellExecutable": str(program)}),
         (
-            "- {ping: {}, async: 9, poll: 1}\n",
+            "- {ping: {}, async: 300, poll: 1}\n",
             {"ansibleRemoteTmp": f"$(touch {runs.touched})/a"},
         ),
         (
