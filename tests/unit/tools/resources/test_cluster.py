@@ -46,4 +46,5 @@ async def test_waits_for_many_resources_end_with_the_deadline(
         *(view.wait(target, lambda _: False, deadline) for target in targets)
     )
     assert found == [None] * 500
-    assert max(slept) <= 0.5
+    # None of them has slept if the machine stood still before the first one.
+    assert max(slept, default=0.0) <= 0.5
