@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from operator_runner.core.errors import ApiError, ConfigError, NotFound
+from operator_runner.core.errors import ApiError, ConfigError, Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
@@ -17,7 +17,7 @@ _APPLY = "application/apply-patch+yaml"
 _MANAGER = "operator-runner-testing"
 _Argument = TypeVar("_Argument")
 _DEADLINE_SECONDS = 120.0
-"""Time limit until the kinds of a CRD are served, or until it is deleted."""
+"""Time limit for CRDs to be served or deleted, and for namespaces to have an account."""
 _SETTLE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _WORKLOADS = {("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")}
@@ -72,9 +72,17 @@ class ClusterObjects:
         await self._until(f"The CRD {name} is still being deleted", self._is_not_terminating, path)
 
     async def create_namespace(self, name: str) -> None:
-        """Create a namespace."""
+        """Create a namespace, and wait until Pods can be created in it.
+
+        They are refused until a controller has created its service account.
+        """
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await self._api.request("POST", "/api/v1/namespaces", body=body)
+        with suppress(Forbidden):
+            # An API server without controllers has no accounts at all.
+            if await self._exists(_default_account("default")):
+                otherwise = f"The namespace {name} has no service account `default`"
+                await self._until(otherwise, self._exists, _default_account(name))
 
     async def delete_namespace(self, name: str) -> None:
         """Delete a namespace, if it exists."""
@@ -174,6 +182,9 @@ class ClusterObjects:
         found = await self._read(path)
         return found is None or "deletionTimestamp" not in found["metadata"]
 
+    async def _exists(self, path: str) -> bool:
+        return await self._read(path) is not None
+
     async def _is_served(self, gvk: GVK) -> bool:
         """Return whether discovery has a kind, and its objects can be listed."""
         self._discovery.forget(gvk)
@@ -200,3 +211,7 @@ class ClusterObjects:
             await self._api.request("DELETE", path, body=policy)
         except NotFound:
             return
+
+
+def _default_account(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/serviceaccounts/default"

@@ -127,3 +127,8 @@ def test_a_refused_object_is_an_error(reconcile: Reconcile) -> None:
     with pytest.raises(OperatorProcessError, match="Kind=Wiki; the watches file has"):
         reconcile({"apiVersion": "v1", "kind": "Wiki", "metadata": {"name": "home"}})
     assert reconcile(report(), objects=[NUMBERS]).successful
+
+
+def test_pods_can_be_created_in_a_new_namespace(kubectl: Kubectl) -> None:
+    """A controller has created the service account, without which the API server refuses them."""
+    assert kubectl.get("serviceaccount", "default") is not None
