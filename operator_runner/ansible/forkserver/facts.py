@@ -41,7 +41,8 @@ _OF_THE_DISTRIBUTION = (
     *("/etc/gentoo-release", "/etc/slackware-version", "/etc/coreos/update.conf", "/etc/issue"),
 )
 _OF_THE_MACHINE = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")
-_ROUTES = ("/proc/net/route", "/proc/net/ipv6_route", "/proc/net/if_inet6")
+_ROUTES = ("/proc/net/route", "/proc/net/if_inet6")
+_IPV6_ROUTES = "/proc/net/ipv6_route"
 _ENVIRONMENT = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LC_CTYPE", "HOSTALIASES")
 _SHORT_SLEEPS = 20
 _sleeps = itertools.count()
@@ -143,7 +144,7 @@ def system_signals() -> dict[str, Any]:
         "host": [*os.uname(), *_states(_OF_THE_HOST)],
         "distribution": _states(_OF_THE_DISTRIBUTION),
         "machine": [*_states(_OF_THE_MACHINE), _text("/proc/sys/kernel/random/boot_id")],
-        "network": [_interfaces(), [_text(path) for path in _ROUTES]],
+        "network": [_interfaces(), [_text(path) for path in _ROUTES], _ipv6_routes()],
         "devices": [_names("/sys/block"), _text("/proc/partitions")],
         "programs": _states(tuple(os.environ.get("PATH", "").split(os.pathsep))),
     }
@@ -306,6 +307,12 @@ def _interfaces() -> list[Any]:
         [name, [list(map(str, each)) for each in addresses[name]], _link(name)]
         for name in sorted(addresses)
     ]
+
+
+def _ipv6_routes() -> list[list[str]]:
+    """Return routes without their reference and use counts, which change with connections."""
+    rows = map(str.split, _text(_IPV6_ROUTES).splitlines())
+    return [[*row[:6], *row[8:]] for row in rows]
 
 
 def _link(name: str) -> list[str]:
