@@ -12,6 +12,7 @@ from ansible.template import trust_as_template
 
 from operator_runner.ansible.forkserver import compiled_templates
 from operator_runner.ansible.forkserver.compiled_templates import RoleTemplates
+from tests.support.timestamps import wait_for_new_timestamp
 
 TASKS = """
 - name: Say {{ word }}
@@ -100,6 +101,7 @@ def test_only_changed_files_are_compiled_again(met: list[str], role: Path) -> No
     met.clear()
     learn(templates, role)
     assert met == []
+    wait_for_new_timestamp(role)
     (role / "templates" / "a.j2").write_text("{{ other }}\n")
     learn(templates, role)
     assert set(met) == {"{{ other }}\n"}

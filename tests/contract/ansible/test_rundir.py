@@ -13,6 +13,7 @@ from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, ObjectRef, RunContent, RunRequest
 from operator_runner.core.settings import AnsibleSettings
+from tests.support.timestamps import wait_for_new_timestamp
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 
@@ -46,6 +47,8 @@ def run(
     dry_run: bool = False,
 ) -> Path:
     """Prepare and close a run that leaves a file and a discovery cache; return its TMPDIR."""
+    # The times of their directories are the order of runs.
+    wait_for_new_timestamp(rundirs.base.parent)
     rundir = rundirs.of(REF)
     rundir.prepare(request(run_id, dry_run=dry_run), AnsibleSettings())
     scratch = rundir.temp_dirs.path(run_id)
