@@ -41,6 +41,7 @@ from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import Recorder, config_map
 from tests.fakes.term import Clock, held_term
 from tests.support.kubelet import Kubelet, kubelet
+from tests.support.operator import free_port
 
 SETTINGS = AnsibleSettings(skip_facts=True)
 TEMPLATE = JobTemplate("example.com/ee:1")
@@ -57,9 +58,10 @@ class JobRuns:
     kubelet: Kubelet
     stack: AsyncExitStack
     events: list[RunEvent] = field(default_factory=list)
-    port: int = 0
 
     def __post_init__(self) -> None:
+        # One that nobody takes while no operator runs: its Pods connect to the next one.
+        self.port = free_port()
         self.api = Api(self.connection)
         self.ref = ObjectRef.of(self.owner)
         self.client = JobClient(self.api, self.ref.namespace)
@@ -103,7 +105,7 @@ class JobRuns:
         await self.launcher.expect_adoptions([self.watch])
         await server.start()
         self.servers.push_async_callback(server.stop)
-        self.port, self.proxy, self.server = server.address.port, proxy, server
+        self.proxy, self.server = proxy, server
         self.executor = AnsibleExecutor(
             ColdLauncher(SETTINGS), self.rundirs, SETTINGS, jobs=self.launcher
         )

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from operator_runner.ansible.jobs.job_failures import is_finished
 from tests.contract.ansible.jobs.conftest import SECONDS, JobRuns
 from tests.fakes.term import EPOCH
+from tests.support.operator import free_port
 
 WAITING = """
 - name: Count
@@ -231,7 +232,7 @@ async def test_jobs_of_others_are_not_ended(runs: JobRuns, owner: str) -> None:
     await runs.leave(WAITING)
     await runs.stop()
     if owner == "another operator":
-        runs.port = 0
+        runs.port = free_port()
     await runs.start()
     assert runs.launcher.adoptable == [runs.ref]
     if owner == "another replica":
