@@ -92,8 +92,7 @@ def test_a_program_gets_a_minimal_environment(
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     log = tmp_path / "log"
     started = process.start(("env",), mark=tmp_path, log=log)
-    while process.alive(started):
-        os.sched_yield()
+    eventually(lambda: not process.alive(started))
     names = {line.partition("=")[0] for line in log.read_text().splitlines()}
     assert names == {"PATH", "HOME", "LANG", process.MARK}
 
