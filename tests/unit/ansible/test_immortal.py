@@ -17,8 +17,12 @@ MAX_GROWTH_KB = 1024
 TEXT_PAGES = 100_000 * 64 // 4096
 """Pages of the texts of the program."""
 PROGRAM = """
-import argparse, gc, json, os, resource, sys, tempfile, weakref
+import argparse, ctypes, gc, json, os, resource, sys, tempfile, weakref
 from operator_runner.ansible.forkserver import immortal
+
+PR_SET_THP_DISABLE = 41
+# The kernel may put a huge page in the place of smaller ones at any time: memory would grow by it.
+assert ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0
 
 class Plain:
     def method(self):
