@@ -244,7 +244,7 @@ module.exit_json(private=oct(os.stat(module.tmpdir).st_mode),
 - name: Ask
   copy: {content: x, dest: '{{ out }}/asked'}
 - name: Answer
-  wait_for: {path: '{{ out }}/answer', search_regex: lives, timeout: 20, sleep: 1}
+  wait_for: {path: '{{ out }}/answer', search_regex: lives, timeout: 180, sleep: 1}
 - name: Threads
   threads:
 - name: Children
