@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,6 +55,8 @@ def kept(dirs: RunDirs, ref: ObjectRef, run_id: str, outcome: RunOutcome | None)
     """Leave the file of a run that began an hour ago."""
     request = RunRequest(run_id, ref, RunContent(), {}, "", 2, 20, None, CAUSES)
     write_record(dirs.of(ref), request, datetime.now(UTC) - timedelta(hours=1), outcome)
+    # Records have milliseconds, and are listed by time: the next one is later.
+    time.sleep(0.005)
 
 
 def show(base: Path, *args: str) -> tuple[int, str]:
