@@ -99,14 +99,19 @@ class Kubectl:
 
         `kubectl wait` fails while a new CRD has no conditions, and discovery lists the kind some
         time after the condition Established. No resource is read: a webhook may have to convert it.
+        A 404 alone is no proof: the path of a kind that is not served yet has one as well.
         """
+        missing = [f'{crd} "none" not found' for crd in crds]
         if crds:
-            command = ("get", *(f"{crd}/none" for crd in crds), "--ignore-not-found")
-            eventually(lambda: self.run(*command), lambda done: done.returncode == 0)
+            command = ("get", *(f"{crd}/none" for crd in crds))
+            eventually(
+                lambda: self.run(*command).stderr,
+                lambda errors: all(error in errors for error in missing),
+            )
 
     def wait_for_account(self, name: str = "default") -> None:
         """Wait for a service account: a controller creates that of a new namespace."""
-        self("wait", "--for=create", f"serviceaccount/{name}", "--timeout=180s")
+        eventually(lambda: self.get("serviceaccount", name))
 
     def wait_not_terminating(self) -> None:
         """Wait while the namespace is being deleted; another test may have had one of its name."""
