@@ -395,8 +395,9 @@ async def writer(kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
     kubectl("create", "serviceaccount", "writer")
     verbs = "--verb=create,update,patch,delete"
     kubectl("create", "role", "writer", verbs, "--resource=configmaps")
-    account = f"--serviceaccount={kubectl.namespace}:writer"
-    kubectl("create", "rolebinding", "writer", "--role=writer", account)
+    account = f"{kubectl.namespace}:writer"
+    kubectl("create", "rolebinding", "writer", "--role=writer", f"--serviceaccount={account}")
+    kubectl.wait_for_permission(f"system:serviceaccount:{account}", "update", "configmaps")
     token = kubectl.token("writer")
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]

@@ -107,8 +107,9 @@ async def getter(kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
     """Connect as an operator that may get ConfigMaps and nothing else."""
     kubectl("create", "serviceaccount", "getter")
     kubectl("create", "role", "getter", "--verb=get", "--resource=configmaps")
-    account = f"--serviceaccount={kubectl.namespace}:getter"
-    kubectl("create", "rolebinding", "getter", "--role=getter", account)
+    account = f"{kubectl.namespace}:getter"
+    kubectl("create", "rolebinding", "getter", "--role=getter", f"--serviceaccount={account}")
+    kubectl.wait_for_permission(f"system:serviceaccount:{account}", "get", "configmaps")
     token = kubectl.token("getter")
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]

@@ -67,8 +67,10 @@ async def test_only_authorized_accounts_read_metrics(api: Api, kubectl: Kubectl)
     kubectl("create", "clusterrole", reader, "--verb=get", "--non-resource-url=/metrics")
     for name in ("allowed", "denied"):
         kubectl("create", "serviceaccount", name)
-    account = f"--serviceaccount={kubectl.namespace}:allowed"
-    kubectl("create", "clusterrolebinding", reader, f"--clusterrole={reader}", account)
+    account = f"{kubectl.namespace}:allowed"
+    to = (f"--clusterrole={reader}", f"--serviceaccount={account}")
+    kubectl("create", "clusterrolebinding", reader, *to)
+    kubectl.wait_for_permission(f"system:serviceaccount:{account}", "get", "/metrics")
     allowed, denied = (kubectl.token(name) for name in ("allowed", "denied"))
     server = await serve(api, require_rbac=True)
     try:
