@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -17,6 +16,7 @@ from structlog.testing import capture_logs
 from operator_runner.core.model import Json
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
+from tests.support.operator import free_port
 
 from .conftest import SECONDS, WATCH, Recorder, Run, config_map, owners, proxied
 
@@ -121,8 +121,7 @@ async def test_kubeconfigs_have_the_port_of_the_flag(
     connection: Connection, recorder: Recorder, owner: Json
 ) -> None:
     """Kubeconfigs have the port of --proxy-port; the risk of the flag is logged once."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     with capture_logs() as logs:
         async with proxied(connection, recorder, port=port, anonymous=[WATCH]) as served:
             with served.grant(owner, WATCH, "run-1") as text:

@@ -18,6 +18,7 @@ from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
+from tests.support.operator import free_port
 
 LOOPBACK = "127.0.0.1"
 
@@ -129,11 +130,11 @@ async def test_any_port_of_every_interface_is_one_port() -> None:
 
 async def test_a_stopped_server_gives_its_port_back() -> None:
     """The same address can be had again at once."""
-    first = await serve_probes(HealthChecks(), LOOPBACK, 0, "--health-probe-bind-address")
-    await first.stop()
-    second = await serve_probes(HealthChecks(), LOOPBACK, first.port, "--health-probe-bind-address")
-    assert (await get(second, "/healthz"))[0] == 200
-    await second.stop()
+    port = free_port()
+    for _ in range(2):
+        server = await serve_probes(HealthChecks(), LOOPBACK, port, "--health-probe-bind-address")
+        assert (await get(server, "/healthz"))[0] == 200
+        await server.stop()
 
 
 async def test_roles_send_metrics_and_get_error_messages() -> None:
