@@ -35,6 +35,8 @@ _HANDSHAKE_SECONDS = 10.0
 _TLS_SHUTDOWN_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 """Time that closing waits for the TLS shutdown of all peers."""
+_PORT_ATTEMPTS = 10
+"""For a port that is free on all addresses of a host."""
 _UNAVAILABLE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 """IPv6 is disabled, or the address belongs to another machine."""
 
@@ -185,12 +187,27 @@ def _is_operator_error(record: logging.LogRecord) -> bool:
 def _listen_sockets(host: str, port: int) -> list[socket.socket]:
     """Return a listening socket for each address of `host`, all with one port."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = {(family, str(address[0])): None for family, _, _, _, address in found}
+    attempts = 1 if port else _PORT_ATTEMPTS
+    while True:
+        try:
+            return _listen(addresses, port)
+        except OSError as error:
+            attempts -= 1
+            # The port that is free on the first address is in use on another one.
+            if error.errno != errno.EADDRINUSE or not attempts:
+                raise
+
+
+def _listen(
+    addresses: Collection[tuple[socket.AddressFamily, str]], port: int
+) -> list[socket.socket]:
     listening: list[socket.socket] = []
     missing: OSError | None = None
-    for family, _, _, _, address in dict.fromkeys(found):
+    for family, address in addresses:
         number = _port(listening[0]) if listening else port
         try:
-            one = socket.create_server((address[0], number), family=family, backlog=_BACKLOG)
+            one = socket.create_server((address, number), family=family, backlog=_BACKLOG)
         except OSError as error:
             if error.errno in _UNAVAILABLE:
                 missing = error

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -109,6 +110,32 @@ async def test_every_interface_has_the_same_port() -> None:
             _, writer = await asyncio.open_connection(address, port, family=family)
             writer.close()
             await writer.wait_closed()
+
+
+async def test_a_port_that_is_in_use_on_one_address_is_not_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`localhost` has two addresses, and the kernel chooses a port that is free on the first."""
+    addresses = ("127.0.0.1", "127.0.0.2")
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0)) for address in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    others: list[socket.socket] = []
+    create_server = socket.create_server
+
+    def create(address: tuple[str, int], **options: Any) -> socket.socket:
+        if address[1] and not others:
+            others.append(create_server(address, **options))
+        return create_server(address, **options)
+
+    monkeypatch.setattr(socket, "create_server", create)
+    async with listening(host="localhost") as port:
+        for address in addresses:
+            with socket.socket() as client:
+                client.settimeout(60)
+                await asyncio.to_thread(client.connect, (address, port))
+    (other,) = others
+    with other:
+        assert other.getsockname()[1] != port
 
 
 def _has_ipv6() -> bool:
