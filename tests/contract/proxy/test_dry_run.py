@@ -22,6 +22,7 @@ from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import WATCH, Run, config_map, owners
 from tests.contract.proxy.test_streams import Upstream, client, serving
 from tests.support.kubectl import Kubectl
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -68,6 +69,23 @@ def _deployment(image: str = "nginx:1") -> Json:
     }
 
 
+def _deployed(kubectl: Kubectl, body: Json) -> Json:
+    """Apply a Deployment; return it when its controller has written all that it can without nodes.
+
+    A write between the requests of a dry run would be a conflict, or another difference.
+    """
+    kubectl.apply(body)
+
+    def is_settled(found: Json | None) -> bool:
+        if found is None:
+            return False
+        return bool(found["status"].get("unavailableReplicas") == found["spec"]["replicas"])
+
+    found = eventually(lambda: kubectl.get("deployment", body["metadata"]["name"]), is_settled)
+    assert found is not None
+    return found
+
+
 async def test_a_created_object_is_read_patched_and_deleted_without_being_stored(
     dry: Run, dry_run: DryRun, kubectl: Kubectl
 ) -> None:
@@ -104,8 +122,8 @@ async def test_a_changed_object_stays_as_it_is_and_later_writes_build_on_the_cha
     dry: Run, dry_run: DryRun, kubectl: Kubectl
 ) -> None:
     """Only fields that people write are compared; the status is not one of them."""
-    kubectl.apply({**_deployment(), "metadata": {"name": "web", "annotations": {"a": "b"}}})
-    before = kubectl.get("deployment", "web")
+    metadata = {"name": "web", "annotations": {"a": "b"}}
+    before = _deployed(kubectl, {**_deployment(), "metadata": metadata})
     await dry.kubectl("set", "image", "deployment/web", "web=nginx:2")
     await dry.kubectl("annotate", "deployment", "web", "note=a")
     await dry.kubectl("patch", "deployment", "web", "--type=json", _JSON_PATCH)
@@ -119,7 +137,6 @@ async def test_a_changed_object_stays_as_it_is_and_later_writes_build_on_the_cha
         "spec.template.spec.containers[0].image",
     }
     after = kubectl.get("deployment", "web")
-    assert before is not None
     assert after is not None
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
 
@@ -132,7 +149,7 @@ async def test_subresources_are_written_in_protobuf(
     dry: Run, dry_run: DryRun, kubectl: Kubectl, name: str
 ) -> None:
     """As typed Go clients write them, of an object that the run has changed or created."""
-    kubectl.apply({**_deployment(), "spec": {**_deployment()["spec"], "replicas": 3}})
+    _deployed(kubectl, {**_deployment(), "spec": {**_deployment()["spec"], "replicas": 3}})
     path = f"/apis/apps/v1/namespaces/{kubectl.namespace}/deployments"
     async with client(dry) as http:
         bodies = {}
