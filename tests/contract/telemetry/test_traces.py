@@ -39,6 +39,7 @@ async def test_spans_reach_the_collector_before_the_end(
     receiving: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Name, attributes of the resource and headers are those of the standard variables."""
+    monkeypatch.setattr(provider, "_SHUTDOWN_SECONDS", 180.0)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "pages")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=pages-0")
