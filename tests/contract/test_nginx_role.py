@@ -253,6 +253,8 @@ def crds(control_plane_cluster: Cluster) -> None:
 def nginx(crds: None, control_plane: Path, kubectl: Kubectl, tmp_path: Path, plays: Plays) -> Nginx:
     """Give a namespace where the resource is known."""
     del crds
+    # Without it Pods are refused for a moment, which the role writes to the status.
+    kubectl.wait_for_account()
     return Nginx(kubectl, control_plane, tmp_path, plays)
 
 
