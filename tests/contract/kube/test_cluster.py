@@ -17,6 +17,8 @@ from tests.contract.kube.crds import crd
 from tests.support.kubectl import Kubectl
 
 WIDGET = GVK("cluster.example.com", "v1", "Widget")
+WIDGETS = "widgets.cluster.example.com"
+"""Other tests of this cluster have Widgets of their own group."""
 PLAIN = GVK("cluster.example.com", "v1", "Plain")
 
 
@@ -100,7 +102,7 @@ async def test_writes_from_an_old_state_are_refused(
 ) -> None:
     """A write in between is not overwritten."""
     body = await _read(cluster, widget)
-    kubectl("annotate", "widget", widget.name, "a=b")
+    kubectl("annotate", WIDGETS, widget.name, "a=b")
 
     with pytest.raises(Conflict):
         await cluster.patch_metadata(body, {"finalizers": ["example.com/a"]})
@@ -117,7 +119,7 @@ async def test_a_namesake_is_not_written(
 ) -> None:
     """An object that was deleted and made again is another one."""
     body = await _read(cluster, widget)
-    kubectl("delete", "widget", widget.name)
+    kubectl("delete", WIDGETS, widget.name)
     _make(kubectl, WIDGET)
 
     with pytest.raises(Conflict):
@@ -151,7 +153,7 @@ async def test_a_crd_without_status_differs_from_a_missing_object(
     _make(kubectl, PLAIN)
     plain = await _read(cluster, ObjectRef(PLAIN, kubectl.namespace, "one"))
     deleted = await _read(cluster, widget)
-    kubectl("delete", "widget", widget.name)
+    kubectl("delete", WIDGETS, widget.name)
 
     with pytest.raises(Invalid, match=r"no status subresource.* in its CRD, or set `manageStatus"):
         await cluster.patch_status(plain, {"count": 1})
