@@ -26,11 +26,11 @@ from operator_runner.kube.session import connect
 from operator_runner.net.certificate_authority import CertificateLifetimes
 
 SHORT = CertificateLifetimes(
-    dt.timedelta(seconds=18), dt.timedelta(seconds=9), dt.timedelta(seconds=3)
+    dt.timedelta(seconds=18), dt.timedelta(seconds=15), dt.timedelta(seconds=3)
 )
-"""An authority is renewed after 12 s, a certificate after 6 s.
+"""An authority is renewed after 12 s, a certificate after 10 s, and 3 s after an authority.
 
-Each renewal has 3 s before the old certificate expires: a busy machine needs some of them.
+Each renewal has 3 s before the old one expires: a busy machine needs some of them.
 """
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
