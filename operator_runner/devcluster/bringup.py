@@ -182,7 +182,8 @@ def _write_kubectl(home: Home, programs: Path) -> None:
     script = (
         "#!/bin/sh\n"
         f"KUBECONFIG={shlex.quote(str(home.kubeconfig))}\n"
-        "export KUBECONFIG\n"
+        f"KUBECACHEDIR={shlex.quote(str(home.kubectl_cache))}\n"
+        "export KUBECONFIG KUBECACHEDIR\n"
         f'exec {shlex.quote(str(programs / "kubectl"))} "$@"\n'
     )
     files.write(home.bin / "kubectl", script, mode=0o700)

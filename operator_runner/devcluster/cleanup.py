@@ -37,7 +37,7 @@ def forget(home: Home) -> None:
         path.unlink(missing_ok=True)
     nodes = (home.node, *home.path.glob("node-*"))
     written = (home.etcd, home.volumes, home.catalogs.parent, *nodes)
-    for folder in (home.bin, home.tools, home.pki, *written):
+    for folder in (home.bin, home.tools, home.kubectl_cache, home.pki, *written):
         if folder.exists():
             shutil.rmtree(folder)
 

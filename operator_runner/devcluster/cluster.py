@@ -180,7 +180,12 @@ class Cluster:
         state = self._running()
         path = os.pathsep.join([str(self.home.tools), os.environ.get("PATH", os.defpath)])
         environment = process.child_environment(
-            {"KUBECONFIG": str(self.kubeconfig), "PATH": path, "CONTAINERD_NAMESPACE": "k8s.io"}
+            {
+                "KUBECONFIG": str(self.kubeconfig),
+                "KUBECACHEDIR": str(self.home.kubectl_cache),
+                "PATH": path,
+                "CONTAINERD_NAMESPACE": "k8s.io",
+            }
         )
         enter = (
             () if state.slot is None else namespaces.entering(self._node(), folder=str(Path.cwd()))

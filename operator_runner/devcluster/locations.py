@@ -41,6 +41,11 @@ class Home:
         return self.path / "tools"
 
     @property
+    def kubectl_cache(self) -> Path:
+        """What kubectl caches of this cluster's discovery; a later one may have its address."""
+        return self.path / "kubectl-cache"
+
+    @property
     def pki(self) -> Path:
         """Keys, certificates and the kubeconfigs of the parts (0700)."""
         return self.path / "pki"

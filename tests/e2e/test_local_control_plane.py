@@ -185,10 +185,11 @@ def test_up_after_a_reboot_starts_afresh(control_plane: Cluster) -> None:
 
 
 def test_exec_runs_commands_with_the_settings_of_the_cluster(running: Cluster) -> None:
-    """Options belong to the command, and its exit code is passed on."""
+    """Options belong to the command, its exit code is passed on, and kubectl has its own cache."""
     run = ("exec", "--name", running.name)
     shown = cluster_command(*run, "kubectl", "get", "namespace", "default", "--output", "name")
     assert shown.stdout == "namespace/default\n"
+    assert running.home.kubectl_cache.is_dir()
     assert (
         cluster_command(*run, "sh", "-c", 'test -r "$KUBECONFIG"; exit $((7 + $?))').returncode == 7
     )

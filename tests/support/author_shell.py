@@ -41,7 +41,12 @@ def author_shell(
         f'exec {real} "$@"\n'
     )
     program.chmod(0o755)
-    environment = {"KUBECONFIG": str(cluster.kubeconfig), "ANSIBLE_GATHERING": "explicit"}
+    environment = {
+        "KUBECONFIG": str(cluster.kubeconfig),
+        # Another cluster may have had the address, and kinds of other versions.
+        "KUBECACHEDIR": str(scratch / "kubectl"),
+        "ANSIBLE_GATHERING": "explicit",
+    }
     shell = Session(
         folder, environment, {_WORK_DIR: str(work_dir), **(replace or {})}, logs=scratch
     )

@@ -31,7 +31,7 @@ def tstest(name: str = "web", version: str = "v1", **spec: Any) -> Json:
 def early(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Create a resource before its CRD exists; return the error of kubectl."""
     kubectl = Kubectl(cluster.bin / "kubectl", "default")
-    # Another cluster of the same address may have had the kind.
+    # An earlier test of this cluster may have had the kind.
     cache = f"--cache-dir={tmp_path_factory.mktemp('cache')}"
     return kubectl.run("create", "--filename=-", cache, input_=json.dumps(tstest())).stderr
 
@@ -144,7 +144,7 @@ def test_each_tick_starts_one_job(example: Example, kubectl: Kubectl) -> None:
     due = [now - timedelta(minutes=minutes) for minutes in (5, 4, 3, 2)]
     for tick in due:
         let_be_due(kubectl, tick)
-        kubectl("wait", "--for=create", f"job/web-{tick:%Y%m%d%H%M%S}", "--timeout=90s")
+        kubectl("wait", "--for=create", f"job/web-{tick:%Y%m%d%H%M%S}", "--timeout=180s")
         wait_last_schedule(kubectl, tick, example)
     kept = [f"web-{tick:%Y%m%d%H%M%S}" for tick in due[1:]]
     eventually(lambda: names(kubectl, "jobs"), lambda found: found == kept, details=log)
