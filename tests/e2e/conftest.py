@@ -13,6 +13,7 @@ from operator_runner.devcluster import Cluster, pack
 from tests.support.examples import FOLDER
 from tests.support.image_building import Builder
 from tests.support.kubectl import Kubectl
+from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY, Operator, copy_project
 
 RELEASES = {"0.0.1": REPOSITORY / "releases" / "0.0.1", "0.0.2": REPOSITORY}
@@ -29,6 +30,7 @@ def cluster() -> Iterator[Cluster]:
     cluster.up(install_packages=True)
     try:
         cluster.exec(["kubectl", "apply", "--filename", str(REPOSITORY / "crds")])
+        Kubectl(cluster.bin / "kubectl", "default").wait_for_kinds(KIND)
         yield cluster
     finally:
         cluster.down()

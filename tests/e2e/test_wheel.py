@@ -16,6 +16,7 @@ from tests.support.operator import REPOSITORY, Operator
 from tests.support.waiting import eventually
 
 PROJECT = REPOSITORY / "tests" / "functional" / "project"
+KIND = "echoes.test.example.com"
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,7 @@ def test_the_wheel_runs_a_project(
             "    status: {said: hello}\n"
         )
     cluster.exec(["kubectl", "apply", f"--filename={project / 'crd.yaml'}"])
+    kubectl.wait_for_kinds(KIND)
     operator = Operator(
         project,
         cluster.kubeconfig,
@@ -109,7 +111,7 @@ def test_the_wheel_runs_a_project(
             {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
         )
         eventually(
-            lambda: (kubectl.get("echoes.test.example.com", "a") or {}).get("status", {}),
+            lambda: (kubectl.get(KIND, "a") or {}).get("status", {}),
             lambda status: status.get("said") == "hello",
             details=operator.log,
         )
