@@ -161,6 +161,7 @@ def shop(cluster: Cluster, example: Example) -> World:
     kubectl.apply(credentials("shop", secrets.token_hex(8)), webapp(example))
     shop = World(kubectl, example)
     shop.until_serving(1)
+    shop.until_page("Shop")
     return shop
 
 
@@ -321,7 +322,7 @@ def test_a_secret_is_used_only_if_it_permits_that(example: Example, kubectl: Kub
     assert waiting.condition("Available")["status"] == "False"
     assert kubectl.list("deployments,services,jobs") == []
     kubectl.apply(credentials("shop", "secret"))
-    kubectl("wait", "--for=create", "deployment/shop-database", "--timeout=90s")
+    kubectl("wait", "--for=create", "deployment/shop-database", "--timeout=180s")
     causes = {line["cause"] for line in example.operator.lines("Reconciling")}
     assert any(f"Secret {kubectl.namespace}/shop-database" in cause for cause in causes), causes
     kubectl("delete", "webapp", "shop")
