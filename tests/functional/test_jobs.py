@@ -93,8 +93,8 @@ async def test_the_next_leader_adopts_the_job_of_a_leader_that_was_killed(
         "--leader-elect",
         "--leader-election-id=echo",
         f"--leader-election-namespace={kubectl.namespace}",
-        "--leader-elect-lease-duration=12s",
-        "--leader-elect-renew-deadline=8s",
+        "--leader-elect-lease-duration=20s",
+        "--leader-elect-renew-deadline=15s",
     )
     await asyncio.to_thread(_take_over, make_operator, kubectl, tmp_path, (*flags, *election))
 
@@ -229,8 +229,8 @@ async def test_jobs_of_shards_follow_their_resource_to_its_next_owner(
         "--leader-elect",
         "--leader-election-id=echo",
         f"--leader-election-namespace={kubectl.namespace}",
-        "--leader-elect-lease-duration=12s",
-        "--leader-elect-renew-deadline=8s",
+        "--leader-elect-lease-duration=20s",
+        "--leader-elect-renew-deadline=15s",
         "--graceful-shutdown-timeout=1s",
         "--max-concurrent-reconciles=20",
     ]

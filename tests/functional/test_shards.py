@@ -33,8 +33,8 @@ FLAGS = (
     "--shards=auto",
     "--leader-elect",
     "--leader-election-id=echo",
-    "--leader-elect-lease-duration=12s",
-    "--leader-elect-renew-deadline=8s",
+    "--leader-elect-lease-duration=20s",
+    "--leader-elect-renew-deadline=15s",
     f"--max-runs={RUNS}",
     f"--max-concurrent-reconciles={RUNS}",
 )
