@@ -167,8 +167,9 @@ class Chaos:
         if len(names) - 1 < len(voters) // 2 + 1:
             return ""
         name = self._chance.choice(names)
-        self._kubectl("delete", "pod", name, "--grace-period=0", "--force")
-        return f"kill {name}"
+        # The operator may have removed it meanwhile.
+        flags = ("--grace-period=0", "--force", "--ignore-not-found")
+        return f"kill {name}" if self._kubectl("delete", "pod", name, *flags) else ""
 
     def _kill_operator(self) -> str:
         operator = self.example.operator
