@@ -17,7 +17,10 @@ from tests.support.session import Session
 from tests.support.waiting import eventually
 
 # The default ports may be in use by another operator on this machine.
-_PORTS = "--metrics-bind-address=0 --health-probe-bind-address=0 --proxy-port=0"
+_PORTS = (
+    "--metrics-bind-address=0 --health-probe-bind-address=0 --user-metrics-bind-address=0 "
+    "--proxy-port=0"
+)
 
 
 @pytest.fixture
@@ -50,6 +53,7 @@ def environment(tmp_path: Path, page: list[Block]) -> dict[str, str]:
         "PIPX_HOME": str(tmp_path / "pipx"),
         "PIPX_BIN_DIR": str(tmp_path / "bin"),
         "XDG_STATE_HOME": str(tmp_path / "state"),
+        "KUBECACHEDIR": str(tmp_path / "kubectl"),
         "ANSIBLE_GATHERING": "explicit",
         "VIRTUAL_ENV": "",
     }
