@@ -119,7 +119,7 @@ def test_an_invalid_annotation_is_reported_until_it_is_corrected(
     period = "ansible.sdk.operatorframework.io/reconcile-period"
     invalid["metadata"]["annotations"] = {period: "soon"}
     kubectl.apply(invalid)
-    kubectl("wait", "--for=condition=Failure", f"{KIND}/a", "--timeout=90s")
+    kubectl("wait", "--for=condition=Failure", f"{KIND}/a", "--timeout=180s")
     assert "Unable to parse reconcile period" in conditions(kubectl)["Failure"]["message"]
     kubectl.merge(KIND, "a", {"metadata": {"annotations": {period: "1h"}}})
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")

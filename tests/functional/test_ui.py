@@ -151,10 +151,11 @@ def served(
 def listed(url: str) -> list[str]:
     """Return the labels of the resources that a page shows when it is opened."""
     with urllib.request.urlopen(f"{url}events", timeout=60) as stream:
-        while stream.readline() != b"event: resources\n":
-            pass
-        _, _, text = stream.readline().decode().partition(": ")
-    return [each["label"] for each in json.loads(text)["items"]]
+        for line in stream:
+            if line == b"event: resources\n":
+                _, _, text = next(stream).decode().partition(": ")
+                return [each["label"] for each in json.loads(text)["items"]]
+    raise AssertionError("the stream has ended")
 
 
 def loop_event(kubectl: Kubectl, name: str) -> Json:

@@ -108,7 +108,7 @@ def world(example: Example) -> World:
 @pytest.fixture
 def nodes(kubectl: Kubectl) -> Iterator[list[str]]:
     """Create three Nodes and one of the control plane, without kubelets; return their names."""
-    kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=90s")
+    kubectl.wait_for_account()
     names = [f"{kubectl.namespace}-{number}" for number in range(4)]
     roles = [{}, {}, {}, {CONTROL_PLANE: ""}]
     kubectl.apply(
