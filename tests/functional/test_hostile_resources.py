@@ -133,6 +133,8 @@ def test_a_resource_recreated_during_a_run_is_a_new_one(
     wait_for(kubectl, operator, "a", "Running")
     wait_for_text(kubectl, operator, "hello old")
     kubectl("delete", KIND, "a")
+    # The garbage collector would delete it between the requests of the next run.
+    eventually(lambda: kubectl.get("configmap", "a") is None, details=operator.log)
     kubectl.apply(echo(sayThis="new"))
     kubectl("create", "configmap", "go")
     wait_for(kubectl, operator, "a", "Successful")
