@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 from operator_runner.devcluster import Cluster
-from tests.functional.test_get_and_tree import watching
+from tests.functional.test_get_and_tree import complete_lines, watching
 from tests.functional.test_operator import echo, text_of, wait_for_text
 from tests.functional.test_ui import served
 from tests.support.kubectl import Json, Kubectl
@@ -255,10 +255,10 @@ def test_a_resource_that_is_no_longer_selected_leaves_the_page_and_ends_in_a_wat
     ):
 
         def last_state() -> str:
-            return str(json.loads(logs["get"].read_text().splitlines()[-1])["state"])
+            return str(complete_lines(logs["get"])[-1]["state"])
 
         eventually(lambda: _shown(url), ["a"].__eq__, details=operator.log)
-        eventually(logs["get"].read_text)
+        eventually(lambda: complete_lines(logs["get"]))
         kubectl("label", "configmap", "a", "copied-")
         eventually(lambda: _shown(url), [].__eq__)
         eventually(last_state, "Deselected".__eq__, details=logs["get"].read_text)

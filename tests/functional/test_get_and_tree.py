@@ -83,7 +83,7 @@ def test_get_lists_resources_and_why_they_fail(
     [item] = json.loads(cli("get", "-o", "json"))["items"]
     assert item["state"] in {"Failed", "Running"}
     assert "not today (task 'Refuse'" in item["message"]
-    cli("suspend", "echo/a")
+    cli("suspend", "echo/a", "--timeout=180s")
     [item] = yaml.safe_load(cli("get", "-o", "yaml"))["items"]
     assert item["state"] == "Suspended"
     everywhere = [line.split() for line in cli("get", "echo", "-A").splitlines()]
@@ -120,10 +120,14 @@ def watching(
     assert set(statuses) == {130}
 
 
+def lines_of(log: Path) -> list[str]:
+    """Return the complete lines: the last one may still be written."""
+    return [line for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
 def complete_lines(log: Path) -> list[Json]:
-    """Return the documents of a stream of JSON; its last line may still be written."""
-    lines = log.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """Return the documents of a stream of JSON."""
+    return list(map(json.loads, lines_of(log)))
 
 
 def test_malformed_conditions_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
@@ -371,7 +375,7 @@ def test_tree_shows_the_objects_of_a_resource(
     kubectl.apply(echo(sayThis="1"))
     wait_for_text(kubectl, operator, "hello 1")
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
-    cli("suspend", "echo/a")
+    cli("suspend", "echo/a", "--timeout=180s")
     # Times of managedFields are whole seconds: the next write has to be in a later one.
     written = (kubectl.get("configmap", "a") or {})["metadata"]["creationTimestamp"]
     eventually(lambda: datetime.now(UTC) - datetime.fromisoformat(written) > timedelta(seconds=1))
@@ -408,7 +412,7 @@ def test_watches_print_new_trees_runs_and_times_of_next_runs(
         eventually(logs["tree"].read_text, lambda text: "configmap/a" in text)
         eventually(logs["why"].read_text, lambda text: "start" in text)
         line = eventually(
-            lambda: [each for each in logs["get"].read_text().splitlines() if " in " in each],
+            lambda: [each for each in lines_of(logs["get"]) if " in " in each],
             details=logs["get"].read_text,
         )[0]
         assert "operator at http" in line
