@@ -184,7 +184,8 @@ def _previews_in_its_pod(cluster: Cluster, kubectl: Kubectl) -> None:
         )
 
     # The operator leaves the edit to the preview.
-    RunnerCli(cluster.kubeconfig, kubectl.namespace)("suspend", f"{KIND}/web")
+    cli = RunnerCli(cluster.kubeconfig, kubectl.namespace)
+    cli("suspend", f"{KIND}/web", "--timeout=180s")
     same = diff()
     assert same.returncode == 0, same.stdout + same.stderr
     kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
