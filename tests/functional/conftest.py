@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     And the folder for pictures of the web page, for `make ui-pictures`.
     """
-    parser.addoption("--answer-seconds", type=float, default=90)
+    parser.addoption("--answer-seconds", type=float, default=180)
     parser.addoption("--pictures", type=Path, default=None)
 
 
