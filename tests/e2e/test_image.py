@@ -101,8 +101,8 @@ def test_the_image_runs_the_operator(deployed: Kubectl, cluster: Cluster, kubect
     rollout = ("rollout", "status", MANAGER, "--timeout=1s")
     eventually(lambda: deployed.run(*rollout).returncode, (0).__eq__, seconds=240, details=details)
     # Converted through the Service, to whose Pods kube-proxy routes a moment after they are ready.
-    command, body = ("apply", "--filename=-"), json.dumps(nginx(version="v1alpha1", port=8081))
-    applied = partial(kubectl.run, *command, input_=body)
+    body = json.dumps(nginx(version="v1alpha1", port=8081))
+    applied = partial(kubectl.run, "apply", "--filename=-", input_=body)
     eventually(applied, lambda done: done.returncode == 0, details=details)
 
     def is_well() -> bool:
