@@ -21,7 +21,7 @@ from demo.fetch import fetch
 from demo.kubectl import wait_for
 from demo.record import Process
 
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 _STOP_SECONDS = 40.0  # the operator gives running plays 30 s
 
 

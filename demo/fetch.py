@@ -21,11 +21,11 @@ class Answer:
     body: str
 
 
-def fetch(url: str) -> Answer:
+def fetch(url: str, seconds: float = _SECONDS) -> Answer:
     """GET an http URL. Raises OSError or HTTPException where nothing answers."""
     parts = urlsplit(url)
     path = parts.path or "/"
-    connection = http.client.HTTPConnection(parts.netloc, timeout=_SECONDS)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=seconds)
     try:
         connection.request("GET", f"{path}?{parts.query}" if parts.query else path)
         response = connection.getresponse()

@@ -16,7 +16,7 @@ from demo.fetch import command_for, fetch
 from demo.target import Target
 
 _AVAILABLE_SECONDS = 180.0  # a cluster of the user's has to fetch the image
-_HTTP_SECONDS = 30.0
+_HTTP_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from demo.fetch import fetch
 
 _PAUSE_SECONDS = 0.05
 """Seconds between two requests, each on a connection of its own."""
+_ANSWER_SECONDS = 30.0
+"""Seconds after which a request has failed; an answer of a busy machine takes some."""
 
 
 class SteadyClient:
@@ -41,7 +43,7 @@ class SteadyClient:
     def _run(self) -> None:
         while not self._ended.wait(_PAUSE_SECONDS):
             try:
-                answer = fetch(self._url)
+                answer = fetch(self._url, _ANSWER_SECONDS)
             except (OSError, HTTPException) as error:
                 self.failures.append(str(error) or type(error).__name__)
                 continue

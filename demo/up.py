@@ -90,7 +90,7 @@ def _apply_crd(known: Record) -> Record:
     is_new = kubectl.get("customresourcedefinition", CRD) is None
     known = record.save(dataclasses.replace(known, crd_is_ours=known.crd_is_ours or is_new))
     kubectl.run("apply", "--filename", str(record.ROOT / "crds"))
-    kubectl.run("wait", ESTABLISHED, f"crd/{CRD}", "--timeout=30s")
+    kubectl.run("wait", ESTABLISHED, f"crd/{CRD}", "--timeout=120s")
     return known
 
 
