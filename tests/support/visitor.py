@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 
 from tests.support.waiting import eventually
 
@@ -39,11 +40,11 @@ class Visitor:
             else:
                 self.failures.append(f"{time.strftime('%X')} {error!r}")
 
-    def _fetch(self) -> OSError | None:
+    def _fetch(self) -> Exception | None:
         """Fetch once; return what went wrong."""
         try:
             with urllib.request.urlopen(self._url, timeout=30) as answer:
                 answer.read()
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             return error
         return None

@@ -10,6 +10,7 @@ import secrets
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.client import HTTPException
 from typing import Any
 
 import pytest
@@ -126,7 +127,7 @@ class World:
         def look() -> bool:
             try:
                 return line in self.page()
-            except OSError:
+            except (OSError, HTTPException):
                 return False
 
         self.until(look)
