@@ -26,7 +26,7 @@ _FENCE = re.compile(
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _LOOKS = re.compile(
     r"(\w+=\S+ )*"
-    r"(kubectl( -n \S+)? (get|describe|logs|top|api-resources|wait)|curl"
+    r"(kubectl( -n \S+)? (get|describe|logs|top|api-resources|wait|auth can-i)|curl"
     r"|cat(?! >)|grep|operator-runner (get|tree|why|runs|cluster status))\b"
 )
 _RUN_ID = r"\b[0-9a-f]{16}\b"

@@ -100,6 +100,7 @@ def test_ids_of_runs_are_those_of_the_output() -> None:
     [
         ("kubectl get pods", True),
         ("kubectl -n web describe pods", True),
+        ("kubectl auth can-i get pods --as=jane", True),
         ("curl http://localhost", True),
         ("operator-runner why web", True),
         ("operator-runner runs show 1", True),
