@@ -95,7 +95,7 @@ async def test_a_run_writes_while_the_lease_is_held(
             (http.put(made, json={**new, "data": {"a": "1"}}), 200),
             (http.patch(owner, json={"data": {"a": "1"}}, headers=MERGE), 200),
             (http.patch(f"{path}/applied?fieldManager=a", json=applied, headers=APPLY), 201),
-            (http.delete(f"{made}?timeout=3s"), 200),
+            (http.delete(f"{made}?timeout=10s"), 200),
         ]:
             async with request as response:
                 assert response.status == code, await response.text()
