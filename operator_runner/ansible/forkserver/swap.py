@@ -83,8 +83,8 @@ class _Memory(ctypes.Structure):
 
     _fields_ = (
         ("caller", _Context),
-        ("steps", _Step * (1 + 3 * _MAX_REGIONS)),
-        ("vectors", _Vector * (1 + _MAX_REGIONS)),
+        ("steps", _Step * (4 + 3 * _MAX_REGIONS)),
+        ("vectors", _Vector * (2 + _MAX_REGIONS)),
         ("size", ctypes.c_uint64),
     )
 
@@ -100,7 +100,7 @@ def swap_out(channel: socket.socket) -> bool:
     Only for a process without other threads. What is sent is a size in bytes and as much content,
     which has to be returned as it is. Returns False, and sends the size REFUSED, if the memory
     does not stay where it is. Meanwhile END_SIGNALS end the process at once and other signals wait.
-    If the channel is closed, the memory is lost and the process crashes.
+    If the channel is closed, or sends or receives only a part, the process crashes.
     """
     with _signals_wait():
         for _ in range(_ATTEMPTS):
@@ -127,18 +127,28 @@ def refuse(channel: socket.socket) -> None:
 
 
 def _prepare(memory: _Memory, channel: int, regions: Sequence[Region]) -> None:
-    """Write the calls: send everything, give it back to the kernel, receive it."""
-    memory.size = sum(region.size for region in regions)
+    """Write the calls: send everything, give it back to the kernel, receive it.
+
+    A call may transfer less than everything: SIGSTOP or a frozen cgroup interrupts it, or the
+    kernel has no memory. The sending end of the channel is closed, so that the other end does not
+    wait for the rest. The context to go on with is received last: it is the right one only if all
+    before it is in its place.
+    """
+    caller = Region(ctypes.addressof(memory.caller), ctypes.sizeof(_Context))
+    memory.size = sum(region.size for region in (*regions, caller))
     own = Region(ctypes.addressof(memory) + _Memory.size.offset, SIZE_BYTES)
-    for vector, region in zip(memory.vectors, (own, *regions), strict=False):
+    sent = (own, *regions, caller)
+    for vector, region in zip(memory.vectors, sent, strict=False):
         vector.start, vector.size = region
     vectors = ctypes.addressof(memory.vectors)
     calls: list[tuple[Any, ...]] = [
-        (_LIBC.writev, channel, vectors, 1 + len(regions)),
+        (_LIBC.writev, channel, vectors, len(sent)),
+        (_LIBC.shutdown, channel, socket.SHUT_WR),
         *((_LIBC.madvise, *region, mmap.MADV_DONTNEED) for region in regions),
         *((_LIBC.madvise, *region, mmap.MADV_HUGEPAGE) for region in regions),
+        (_LIBC.madvise, *caller, mmap.MADV_REMOVE),  # as MADV_DONTNEED, for shared memory
         # The first one waits until there is a run.
-        *((_LIBC.recv, channel, *region, socket.MSG_WAITALL) for region in regions),
+        *((_LIBC.recv, channel, *region, socket.MSG_WAITALL) for region in (*regions, caller)),
     ]
     steps = memory.steps[: len(calls)]
     following = [*(step.context for step in steps[1:]), memory.caller]
