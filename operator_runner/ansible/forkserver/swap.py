@@ -102,7 +102,8 @@ def swap_out(channel: socket.socket) -> bool:
     does not stay where it is. Meanwhile END_SIGNALS end the process at once and other signals wait.
     If the channel is closed, or sends or receives only a part, the process crashes.
     """
-    with _signals_wait():
+    # Too little address space, or no descriptor for the regions.
+    with contextlib.suppress(OSError), _signals_wait():
         for _ in range(_ATTEMPTS):
             regions = _regions()
             # Shared memory is no region; pages that are not written do not exist.

@@ -202,6 +202,23 @@ def test_a_process_that_receives_its_memory_in_part_ends() -> None:
         assert process.wait() in {-signal.SIGSEGV, -signal.SIGBUS}
 
 
+def test_the_memory_stays_if_there_is_no_room_for_the_calls() -> None:
+    """The process goes on, although its address space is limited."""
+    limit = """
+import resource
+with open("/proc/self/statm") as statm:
+    used = int(statm.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
+"""
+    with _program(1, program=PROGRAM.replace('print("ready"', f'{limit}print("ready"')) as (
+        process,
+        control,
+    ):
+        with _requested(control) as channel:
+            assert compressed_memory.receive(channel) is None
+        assert _answer(process)[:2] == ["False", "True"]
+
+
 def test_a_process_that_ends_before_all_is_received_is_an_error() -> None:
     """What has been received of it is of no use."""
     with _program(1) as (process, control), _requested(control) as channel:
