@@ -15,8 +15,6 @@ from operator_runner.ansible.process_tree import end_descendants
 
 async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
     """Terminate a child, which terminates its descendants; kill all after `grace` seconds."""
-    if process.returncode is not None:
-        return
     send_signal(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(grace):
@@ -29,6 +27,8 @@ async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
 
 def send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     """Send a signal to a child, unless it has ended."""
+    if process.returncode is not None:
+        return  # another process may have its pid
     # Process.send_signal polls, which takes the exit status of a process that has just exited
     # from asyncio: wait() would return 255.
     with contextlib.suppress(ProcessLookupError):
