@@ -70,9 +70,18 @@ class ForkServer:
         return self._process.returncode is not None
 
     async def order(self, spec: bytes, lines: socket.socket) -> None:
-        """Have a run forked that writes to `lines`. Raises OSError if the server is gone."""
+        """Have a run forked that writes to `lines`.
+
+        Raises BrokenPipeError or ConnectionResetError if the server is gone, and other subclasses
+        of OSError if the message cannot be sent.
+        """
         await self.swap_in()
-        await asyncio.to_thread(send, self._control, spec, lines)
+        try:
+            await asyncio.to_thread(send, self._control, spec, lines)
+        except OSError as error:
+            if self._control.fileno() < 0:  # another run has retired the server meanwhile
+                raise BrokenPipeError(*error.args) from error
+            raise
 
     async def swap_out(self) -> bool:
         """Keep the memory of the server here, compressed, until the next run.

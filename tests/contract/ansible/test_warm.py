@@ -408,6 +408,17 @@ async def test_a_compressed_server_that_has_been_killed_gets_no_signal(
         await server.stop()
 
 
+async def test_a_run_on_a_server_that_another_run_has_retired_gets_another_one() -> None:
+    """It is the same as on a server that has ended."""
+    server = await start_server(SETTINGS)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        server.retire()
+        with pytest.raises(BrokenPipeError):
+            await server.order(b"{}\n{}", theirs)
+    await server.stop()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
 async def test_a_signal_ends_a_compressed_server(tmp_path: Path, number: signal.Signals) -> None:
     """It would have to be killed otherwise, because Python cannot handle the signal."""
