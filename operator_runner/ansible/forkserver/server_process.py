@@ -86,12 +86,16 @@ class ForkServer:
     async def swap_out(self) -> bool:
         """Keep the memory of the server here, compressed, until the next run.
 
-        Returns False if it has ended, or keeps its memory because other processes use it too.
+        Returns False if it has ended, or keeps its memory because other processes use it too, or
+        if no descriptor is left.
         """
         async with self._swapping:
             if self._swapped is not None:
                 return True
-            ours, theirs = socket.socketpair()
+            try:
+                ours, theirs = socket.socketpair()
+            except OSError:  # too many open files
+                return False
             request = message({"swap_out": True}, {})
             chunks = None
             with contextlib.suppress(OSError, EOFError):

@@ -419,6 +419,21 @@ async def test_a_run_on_a_server_that_another_run_has_retired_gets_another_one()
     await server.stop()
 
 
+async def test_a_server_keeps_its_memory_if_there_are_too_many_open_files() -> None:
+    """It is compressed later."""
+    server = await start_server(SETTINGS)
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_next_descriptor(psutil.Process()), hard))
+        try:
+            assert not await server.swap_out()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        await _compress(server)
+    finally:
+        await server.stop()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
 async def test_a_signal_ends_a_compressed_server(tmp_path: Path, number: signal.Signals) -> None:
     """It would have to be killed otherwise, because Python cannot handle the signal."""
