@@ -150,7 +150,8 @@ class ForkServer:
         """End it and all its runs; by force if they do not end. Return its exit status."""
         self._control.close()
         await end_tree(self._process, _GRACE_SECONDS)
-        self._drop_memory()
+        async with self._swapping:  # a transfer ends with the server
+            self._drop_memory()
         return await self._process.wait()
 
     def _close_if_done(self) -> None:

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -28,8 +29,8 @@ import structlog.testing
 
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
+from operator_runner.ansible.forkserver import compressed_memory, server_process
 from operator_runner.ansible.forkserver import launcher as warm_launcher
-from operator_runner.ansible.forkserver import server_process
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
 from operator_runner.ansible.rundir import RunDirs
@@ -406,6 +407,32 @@ async def test_a_compressed_server_that_has_been_killed_gets_no_signal(
     finally:
         monkeypatch.undo()
         await server.stop()
+
+
+async def test_a_server_that_is_stopped_while_it_is_compressed_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its memory may arrive after it has been asked to end."""
+    server = await start_server(SETTINGS)
+    received, ended = threading.Event(), threading.Event()
+    channels = []
+    receive = compressed_memory.receive
+
+    def receive_late(channel: socket.socket) -> deque[bytes] | None:
+        channels.append(channel)
+        chunks = receive(channel)
+        received.set()
+        ended.wait(180)
+        return chunks
+
+    monkeypatch.setattr(compressed_memory, "receive", receive_late)
+    compressing = asyncio.create_task(server.swap_out())
+    await asyncio.to_thread(received.wait, 180)
+    stopping = asyncio.create_task(server.stop())
+    await asyncio.to_thread(eventually, lambda: server.gone)
+    ended.set()
+    await asyncio.gather(compressing, stopping)
+    assert [channel.fileno() for channel in channels] == [-1]
 
 
 async def test_a_run_on_a_server_that_another_run_has_retired_gets_another_one() -> None:
