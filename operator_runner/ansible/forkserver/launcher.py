@@ -158,7 +158,11 @@ class WarmLauncher:
 
     async def ready(self) -> None:
         """See `executor.Launcher`; if a server is outdated, `start` replaces it."""
-        await self.open()
+        with self._compressing.use():
+            await self.open()
+            if self._server is not None:
+                with contextlib.suppress(OSError):  # it has ended; `start` replaces it
+                    await self._server.swap_in()
 
     async def close(self) -> None:
         """End all servers and their runs."""

@@ -327,6 +327,25 @@ async def test_the_memory_of_an_idle_server_is_compressed_until_the_next_run(
         assert len(runs.starts) == 1
 
 
+async def test_the_timeout_of_a_run_begins_when_the_memory_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher is not ready before; if no run begins then, the server is compressed again."""
+    returned = []
+    give_back = compressed_memory.give_back
+
+    def give_back_and_record(channel: socket.socket, chunks: deque[bytes]) -> None:
+        give_back(channel, chunks)
+        returned.append(channel)
+
+    monkeypatch.setattr(compressed_memory, "give_back", give_back_and_record)
+    async with _runs(tmp_path, COMPRESSED) as runs:
+        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+        await runs.launcher.ready()
+        assert returned
+        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+
+
 async def test_runs_that_begin_together_wake_a_compressed_server_once(tmp_path: Path) -> None:
     """All of them succeed."""
     async with _runs(tmp_path, COMPRESSED) as runs:
