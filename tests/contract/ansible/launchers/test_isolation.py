@@ -214,7 +214,8 @@ def test_a_run_has_no_data_of_other_runs(launchers: Launchers, tmp_path: Path) -
 - name: Controller
   debug: {msg: "{{ lookup('pipe', 'env; cat /proc/self/environ | tr \\"\\\\0\\" \\"\\\\n\\"') }}"}
 - name: Descriptors
-  shell: ls -l /proc/$PPID/fd /proc/self/fd
+  # A descriptor that closes while it is listed is an error of `ls`.
+  shell: ls -l /proc/$PPID/fd /proc/self/fd || true
 - name: Memory
   finder: {needle: '{{ needle }}'}
 """
@@ -249,6 +250,7 @@ module.exit_json(found=found)
             # The directory of the project is not a secret of a run.
             record = launchers.run(name, project, tmp_path / f"project{number}{run}")
         assert record.outcome.successful, record.outcome.failures
+        assert record.result("Descriptors")["stdout"].count("/fd:\n") == 2
         assert first not in f"{record.events} {record.artifacts}"
         assert record.result("Memory")["found"] == []
 
