@@ -199,15 +199,17 @@ fuzz: $(INSTALLED) ## Fuzz parsers of external input; ARGS='--executions 1000000
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["fuzz"])')
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
+# No test has to update the package lists, from which others download packages for images.
 .PHONY: prepare
-prepare: $(INSTALLED) ## Build Kubernetes and OLM, install the packages of the node, Chromium and shells
+prepare: $(INSTALLED) ## Build Kubernetes and OLM, install the packages of the node and programs of tests
 	$(TITLE) "The local cluster (the first time, Kubernetes and OLM are built)"
 	@name=prepare-$$$$; \
 	trap '$(BIN)/operator-runner cluster down --name "$$name"' EXIT; \
 	$(BIN)/operator-runner cluster up --name "$$name" --install-packages; \
 	$(BIN)/operator-runner cluster olm up --name "$$name"
-	$(TITLE) "Chromium, for tests of the web page, and shells, for those of completion"
-	@$(BIN)/python -c 'from tests.support.debian import program; print(*map(program, ("chromium", "zsh", "fish")))'
+	$(TITLE) "Programs of tests: Chromium, shells for completion, builders of images, Prometheus"
+	@$(BIN)/python -c 'from tests.support import debian, prometheus; \
+	  print(*map(debian.program, ("chromium", "zsh", "fish", "buildah", "debootstrap")), prometheus.programs())'
 
 .PHONY: manifests
 manifests: $(INSTALLED) ## Generate config/rbac from watches.yaml and recorded requests

@@ -34,7 +34,9 @@ def program(name: str) -> str:
 def _install(name: str) -> None:
     if shutil.which(name) is not None:  # another test was faster
         return
-    install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", name]
+    flags = ("--yes", "--quiet", "--no-install-recommends")
+    # Updates of the machine by itself may have the lock.
+    install = ["apt-get", "--option=DPkg::Lock::Timeout=600", "install", *flags, name]
     assert os.geteuid() == 0, f"{name} is not installed: run {' '.join(install)} as root"
     subprocess.run(["apt-get", "update", "--quiet"], check=True)
     subprocess.run(install, check=True, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"})
