@@ -38,8 +38,22 @@ class ScheduleEntry:
 
 @dataclass(frozen=True, slots=True)
 class DriftEntry:
-    """A resource whose objects differ, or for which that is unknown because the dry run failed."""
+    """A resource whose objects differ, or for which that is unknown because the dry run failed.
+
+    `text` is what a run would write, as of the last dry run that succeeded; empty for nothing.
+    `failure` is why the last dry run failed; empty if it succeeded.
+    """
 
     ref: ObjectRef
-    is_known: bool
-    message: str
+    text: str = ""
+    failure: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the last dry run succeeded."""
+        return not self.failure
+
+    @property
+    def message(self) -> str:
+        """The message of the condition Drifted."""
+        return self.failure or self.text

@@ -63,7 +63,7 @@ class Dependencies:
     preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None
     """Return what a run of a resource would change."""
     on_drift: Callable[[ObjectRef, bool], None] = lambda *_: None
-    """Called with whether objects of a resource differ from what it asks for."""
+    """Called with whether objects of a resource are known to differ from what it asks for."""
     expressions: ExpressionConditions = field(default_factory=ExpressionConditions)
     """The expressions of watches that fail, shared by all reconcilers."""
     fences: Fences = field(default_factory=Fences)

@@ -90,18 +90,14 @@ def without_record(conditions: Iterable[Json]) -> list[Json]:
 def after_run(
     conditions: Sequence[Json], policy: Drift, generation: int, now: datetime, *, applied: bool
 ) -> list[Json]:
-    """Return the conditions after a run that wrote; `applied` is whether it has converged."""
+    """Return the conditions after a run that wrote; `applied` is whether it has converged.
+
+    With `ignore` also those after a run that was left out.
+    """
     if policy is Drift.ENFORCE or not applied:
         return without_record(conditions)
     new = _condition("False", _RECONCILED, _MESSAGES[policy], generation)
     return put_condition(list(conditions), new, now)
-
-
-def after_preview(
-    conditions: Sequence[Json], preview: Preview, generation: int, now: datetime
-) -> list[Json]:
-    """Return the conditions after a run that wrote nothing."""
-    return put_condition(list(conditions), condition_of(preview, generation), now)
 
 
 def condition_of(preview: Preview, generation: int) -> Json:
@@ -109,13 +105,18 @@ def condition_of(preview: Preview, generation: int) -> Json:
     if preview.failure:
         text = truncated(f"The dry run failed: {preview.failure}", _MESSAGE_BYTES)
         return _condition("Unknown", _UNKNOWN, text, generation)
-    if preview.differences:
-        return _condition("True", _DIFFERS, drift_text(preview.differences), generation)
+    if text := drift_text(preview.differences):
+        return _condition("True", _DIFFERS, text, generation)
     return _condition("False", _RECONCILED, "No object differs", generation)
 
 
 def drift_text(differences: Sequence[ObjectDifference]) -> str:
-    """Return `Deployment default/web changed: spec.replicas; ...`: what a run would do."""
+    """Return `Deployment default/web changed: spec.replicas; ...`: what a run would do.
+
+    Empty if nothing differs.
+    """
+    if not differences:
+        return ""
     shown = [_text(each) for each in differences[:_SHOWN]]
     more = len(differences) - _SHOWN
     parts = [*shown, f"and {more} more"] if more > 0 else shown

@@ -104,6 +104,7 @@ class Reconciler:
             dependencies.other_writers,
             dependencies.dependents,
             dependencies.expressions,
+            dependencies.on_drift,
         )
         self._dropped_fields = DroppedFields(
             watch, dependencies.variable_names, self._reporter.dropped
@@ -228,17 +229,17 @@ class Reconciler:
 
     def drifts(self) -> Sequence[DriftEntry]:
         """Return the resources with drift, or for which that is unknown."""
-        return tuple(self._reporter.drifts.values())
+        return self._reporter.drifts()
 
     async def _handle_drift(
         self, ref: ObjectRef, body: Json, causes: Sequence[Cause], policy: Drift
     ) -> ReconcileResult:
         """Report drift, with a run that writes nothing, or ignore it."""
         if policy is Drift.IGNORE or self._deps.preview is None:
+            await self._reporter.drift_ignored(ref, body)
             return NoRun("Drift is ignored")
         context = RunContext(ref, body, causes, datetime.now(UTC))
         preview = await self._deps.preview(body, self._watch)
-        self._deps.on_drift(ref, bool(preview.differences))
         await self._reporter.drift(context, preview)
         return Succeeded(self._period or None, Trigger.PERIOD)
 
@@ -277,7 +278,6 @@ class Reconciler:
         """Drop what is known of a resource that another replica runs from now on."""
         self._deps.other_writers.forget(self._uids.pop(ref, ""))
         self._deps.on_suspension(ref, False)
-        self._deps.on_drift(ref, False)
         self._succeeded.pop(ref, None)
         self._unapplied.discard(ref)
         self._dropped_fields.forget(ref)
@@ -311,6 +311,7 @@ class Reconciler:
         self._unapplied.add(ref)
         started_at = datetime.now(UTC)
         self._deps.on_suspension(ref, False)
+        self._reporter.forget_drift(ref)
         overrides = read_overrides(body, as_job=self._watch.job is not None)
         context = RunContext(ref, body, pending.causes, started_at, run_id=pending.run_id)
         if overrides.error:
@@ -350,8 +351,6 @@ class Reconciler:
             self._schedule.succeeded(ref, schedule.ticks.due)
         result = await self._report_outcome(context, outcome, overrides.period)
         self._inputs_ended(pending, converged=not is_cleanup and _has_converged(result))
-        if outcome.successful:
-            self._deps.on_drift(ref, False)
         if outcome.successful and not is_cleanup:
             await self._check_idempotence(context, pending, needed)
         return result

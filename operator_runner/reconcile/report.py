@@ -14,6 +14,7 @@ from operator_runner.core.durations import format_duration
 from operator_runner.core.field_paths import summarize
 from operator_runner.core.model import (
     Cause,
+    Drift,
     EventSpec,
     Json,
     ObjectRef,
@@ -113,10 +114,12 @@ class Reporter:
         other_writers: OtherWriters,
         dependents: Callable[[ObjectRef], Sequence[Json]],
         expressions: ExpressionConditions,
+        on_drift: Callable[[ObjectRef, bool], None],
     ) -> None:
         """Write conditions only if the watch has `manageStatus`.
 
-        `dependents` returns the objects that a resource owns, `expressions` has those that fail.
+        `dependents` returns the objects that a resource owns, `expressions` has those that fail,
+        `on_drift` is that of `Dependencies`.
         """
         self._watch = watch
         self._manage_status = watch.manage_status
@@ -138,10 +141,8 @@ class Reporter:
         self._expressions = expressions
         # Resources whose last run failed; without conditions, only this shows it.
         self._failing: set[ObjectRef] = set()
-        # What was last reported about drift.
-        self._drift: dict[ObjectRef, str] = {}
-        self.drifts: dict[ObjectRef, DriftEntry] = {}
-        """Drift of resources since their last run that wrote."""
+        self._on_drift = on_drift
+        self._drifts: dict[ObjectRef, DriftEntry] = {}
         # What was logged about resources that are suspended.
         self._suspended: dict[ObjectRef, str] = {}
 
@@ -149,14 +150,10 @@ class Reporter:
         """Drop the state of a deleted resource."""
         self._failing.discard(ref)
         self._suspended.pop(ref, None)
-        self._forget_drift(ref)
+        self.forget_drift(ref)
         self._expressions.forget(ref)
         if self._declared is not None:
             self._declared.forget(ref)
-
-    def _forget_drift(self, ref: ObjectRef) -> None:
-        self._drift.pop(ref, None)
-        self.drifts.pop(ref, None)
 
     async def start(
         self, ref: ObjectRef, body: Json, fields: Mapping[str, Any] | None = None
@@ -166,8 +163,6 @@ class Reporter:
         `fields` are other fields of the status to write, see `StatusWriter.write`.
         """
         self._suspended.pop(ref, None)
-        # What the run corrects is new if it differs again.
-        self._forget_drift(ref)
         if not self._manage_status:
             return body
         now = datetime.now(UTC)
@@ -292,6 +287,7 @@ class Reporter:
         """
         now = datetime.now(UTC)
         self._failing.add(run.ref)
+        self.forget_drift(run.ref)
         try:
             await self._write(
                 run,
@@ -382,32 +378,51 @@ class Reporter:
 
     async def drift(self, run: RunContext, preview: Preview) -> None:
         """Report what a run that writes nothing has found; an Event only if that is new."""
-        text = drift.drift_text(preview.differences) if preview.differences else ""
+        condition = drift.condition_of(preview, generation_of(run.body))
+        before = self._drifts.pop(run.ref, DriftEntry(run.ref))
         if preview.failure:
             _log.warning("Cannot preview the resource", error=preview.failure)
-        if preview.failure or text == self._drift.get(run.ref, ""):
-            is_new = False
+            # The drift that was found before has not ended.
+            entry = replace(before, failure=condition["message"])
         else:
-            is_new = bool(text)
-            _log.info("Drift changed", drift=text or "none")
-            self._drift[run.ref] = text
-        generation = generation_of(run.body)
-        condition = drift.condition_of(preview, generation)
-        if condition["status"] == "False":
-            self.drifts.pop(run.ref, None)
-        else:
-            is_known = condition["status"] == "True"
-            self.drifts[run.ref] = DriftEntry(run.ref, is_known, condition["message"])
+            entry = DriftEntry(run.ref, drift.drift_text(preview.differences))
+        is_changed = entry.text != before.text
+        if is_changed:
+            _log.info("Drift changed", drift=entry.text or "none")
+        if entry.message:
+            self._drifts[run.ref] = entry
+        self._on_drift(run.ref, bool(entry.text))
         if self._manage_status:
             now = datetime.now(UTC)
             await self._status.write(
                 run.ref,
                 uid_of(run.body),
-                lambda old: drift.after_preview(old, preview, generation, now),
+                lambda old: conditions.put_condition(list(old), condition, now),
                 run.body,
             )
-        if is_new:
-            await self._cluster.emit(run.body, run.event(drift.DRIFTED, text, warning=True))
+        if is_changed and entry.text:
+            await self._cluster.emit(run.body, run.event(drift.DRIFTED, entry.text, warning=True))
+
+    async def drift_ignored(self, ref: ObjectRef, body: Json) -> None:
+        """Report that a run was left out that would only correct drift."""
+        self.forget_drift(ref)
+        if self._manage_status:
+            now, generation = datetime.now(UTC), generation_of(body)
+            await self._status.write(
+                ref,
+                uid_of(body),
+                lambda old: drift.after_run(old, Drift.IGNORE, generation, now, applied=True),
+                body,
+            )
+
+    def drifts(self) -> Sequence[DriftEntry]:
+        """Return the drift of resources since their last run that wrote."""
+        return tuple(self._drifts.values())
+
+    def forget_drift(self, ref: ObjectRef) -> None:
+        """Drop the drift of a resource: what is corrected or ignored is new if it differs again."""
+        self._drifts.pop(ref, None)
+        self._on_drift(ref, False)
 
     async def _write(
         self,

@@ -22,10 +22,11 @@ from operator_runner.core.model import (
 )
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED, read_overrides
+from operator_runner.reconcile.conditions import put_condition
 from operator_runner.reconcile.drift import (
     ONCE,
-    after_preview,
     after_run,
+    condition_of,
     drift_text,
     has_change,
     is_drift_run,
@@ -132,12 +133,12 @@ def test_a_reconcile_by_a_command_writes() -> None:
 def test_the_condition_has_the_writes_of_a_preview() -> None:
     """It keeps the generation; a run without the policy, or one that failed, removes it."""
     difference = ObjectDifference(REF, {"spec": {"replicas": 4}}, {"spec": {"replicas": 2}})
-    (found,) = after_preview(MARKED, Preview(REF, (difference,)), 3, NOW)
+    (found,) = put_condition(MARKED, condition_of(Preview(REF, (difference,)), 3), NOW)
     assert (found["status"], found["observedGeneration"]) == ("True", 3)
     assert found["message"] == ("A run would write: Deployment default/web changed: spec.replicas")
-    (equal,) = after_preview([found], Preview(REF), 3, NOW)
+    (equal,) = put_condition([found], condition_of(Preview(REF), 3), NOW)
     assert equal["status"] == "False"
-    (failed,) = after_preview([found], Preview(REF, failure="no"), 3, NOW)
+    (failed,) = put_condition([found], condition_of(Preview(REF, failure="no"), 3), NOW)
     assert (failed["status"], failed["message"]) == ("Unknown", "The dry run failed: no")
     other = {"type": "Drifted", "reason": "OfTheRole", "status": "True"}
     assert after_run([found, other], Drift.ENFORCE, 3, NOW, applied=True) == [other]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,8 @@ from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Trigger, W
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.request_annotations import (
+    DRIFT_ANNOTATION,
+    DRIFT_POLICY_CHANGED,
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
 )
@@ -20,6 +23,7 @@ from tests.unit.reconcile.test_reconciler import PLAIN, REF, SPEC, START, Case, 
 
 WARN = replace(PLAIN, drift=Drift.WARN)
 RETRY, DEPENDENT = [Cause(Trigger.RETRY)], [Cause(Trigger.DEPENDENT)]
+POLICY = [Cause(Trigger.ANNOTATION, DRIFT_POLICY_CHANGED)]
 REFERENCE = [Cause(Trigger.REFERENCE)]
 DIFFERENCE = ObjectDifference(REF, {"spec": {"size": 4}}, {"spec": {"size": 3}})
 
@@ -30,11 +34,23 @@ class Warned:
     def __init__(self, cluster: FakeCluster) -> None:
         self.case = Case(WARN, cluster)
         self.previews = 0
-        self.case.depend(preview=self._preview)
+        self.failure = ""
+        """The error of dry runs."""
+        self.is_counted = False
+        """Whether the metric counts the resource."""
+        self.case.depend(preview=self._preview, on_drift=self._on_drift)
 
     async def _preview(self, body: Json, _: Watch) -> Preview:
         self.previews += 1
-        return Preview(ObjectRef.of(body), (DIFFERENCE,))
+        return Preview(ObjectRef.of(body), () if self.failure else (DIFFERENCE,), failure=self.failure)
+
+    def _on_drift(self, _: ObjectRef, is_drifted: bool) -> None:
+        self.is_counted = is_drifted
+
+    def set_policy(self, policy: str) -> None:
+        """Set the annotation of the resource."""
+        annotations = {"annotations": {DRIFT_ANNOTATION: policy}}
+        self.case.cluster.edit(REF, lambda body: body["metadata"].update(annotations))
 
     @property
     def runs(self) -> int:
@@ -128,3 +144,64 @@ async def test_a_request_is_answered_by_a_run_whatever_its_cause(warned: Warned)
     assert (warned.runs, warned.previews) == (2, 0)
     annotations = warned.case.cluster.objects[REF]["metadata"]["annotations"]
     assert json.loads(annotations[HANDLED_ANNOTATION])["result"] == "succeeded"
+
+
+async def test_drift_is_no_longer_reported_once_it_is_ignored(warned: Warned) -> None:
+    """The condition still shows the generation that was reconciled, and is written once."""
+    await warned.reconcile(DEPENDENT)
+    assert warned.is_counted
+    warned.set_policy("ignore")
+    for _ in range(2):
+        await warned.reconcile(POLICY)
+    found = (await warned.case.conditions())["Drifted"]
+    assert (found["status"], found["observedGeneration"]) == ("False", 1)
+    assert found["message"].endswith("drift is ignored")
+    assert not warned.is_counted
+    assert not warned.case.reconciler.drifts()
+    version = warned.case.cluster.objects[REF]["metadata"]["resourceVersion"]
+    await warned.reconcile(START)
+    assert warned.case.cluster.objects[REF]["metadata"]["resourceVersion"] == version
+    assert (warned.runs, warned.previews) == (1, 1)
+
+
+async def test_an_operator_that_ignores_drift_does_not_keep_the_report_of_the_one_before(
+    warned: Warned,
+) -> None:
+    """The policy of a watch changes with a restart."""
+    await warned.reconcile(DEPENDENT)
+    restarted = Case(replace(WARN, drift=Drift.IGNORE), warned.case.cluster)
+    await restarted.reconciler.reconcile(REF, START)
+    found = (await restarted.conditions())["Drifted"]
+    assert (found["status"], found["message"].endswith("drift is ignored")) == ("False", True)
+    assert restarted.executor.requests == []
+
+
+@pytest.mark.parametrize("policy", ["enforce", "invalid"])
+async def test_drift_is_no_longer_reported_once_a_run_writes(warned: Warned, policy: str) -> None:
+    """Also if the run fails, or an annotation prevents it: the condition is absent then."""
+    await warned.reconcile(DEPENDENT)
+    warned.set_policy(policy)
+    warned.case.executor.during = _fail
+    with suppress(Unavailable):
+        await warned.reconcile(POLICY)
+    assert "Drifted" not in await warned.case.conditions()
+    assert not warned.is_counted
+    assert not warned.case.reconciler.drifts()
+
+
+async def test_a_dry_run_that_fails_does_not_change_what_the_metric_counts(
+    warned: Warned,
+) -> None:
+    """That objects cannot be compared does not end the drift; only the condition is Unknown."""
+    await warned.reconcile(DEPENDENT)
+    warned.failure = "no"
+    await warned.reconcile(DEPENDENT)
+    assert (await warned.case.conditions())["Drifted"]["status"] == "Unknown"
+    assert warned.is_counted
+    [entry] = warned.case.reconciler.drifts()
+    assert (entry.is_known, entry.message) == (False, "The dry run failed: no")
+    warned.failure = ""
+    await warned.reconcile(DEPENDENT)
+    assert warned.is_counted
+    events = [event.reason for event in warned.case.cluster.events]
+    assert events.count("Drifted") == 1
