@@ -72,6 +72,27 @@ class _NamespaceType(click.ParamType[str]):
         return complete_namespaces(ctx, incomplete)
 
 
+class _ContextType(click.ParamType[str]):
+    """The value of `run --context`."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return contexts of the kubeconfig that begin with `incomplete`."""
+        from operator_runner.tools.kubeconfig import complete_contexts  # noqa: PLC0415
+
+        return complete_contexts(ctx, param, incomplete)
+
+
+_COMPLETED_TYPES = {
+    "once": _ResourceType(),
+    "namespace": _NamespaceType(),
+    "context": _ContextType(),
+}
+
+
 @click.command(cls=RunCommand)
 @run_options
 def run(**options: Any) -> None:
@@ -84,9 +105,7 @@ def run(**options: Any) -> None:
 
 # Set here because the modules of the flags, as parts of the operator, do not import tools.
 for _param in run.params:
-    _param.type = {"once": _ResourceType(), "namespace": _NamespaceType()}.get(
-        str(_param.name), _param.type
-    )
+    _param.type = _COMPLETED_TYPES.get(str(_param.name), _param.type)
 
 
 @click.command()

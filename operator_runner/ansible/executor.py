@@ -117,17 +117,18 @@ class AnsibleExecutor:
         kubeconfig: Path | None = None,
         jobs: JobsLauncher | None = None,
         *,
+        context: str = "",
         timeout: Callable[[float | None], asyncio.Timeout] = asyncio.timeout,
         ask: Ask | None = None,
     ) -> None:
         """Run plays with `launcher`, in the directories of `rundirs`.
 
-        `kubeconfig` is that of --kubeconfig, for users who repeat a run. `jobs` starts the
+        `kubeconfig` and `context` are the flags, for users who repeat a run. `jobs` starts the
         runs of watches with `execution.job`. `timeout` opens the timeout of a run, in seconds.
         `ask` is asked before each task (--step); such runs have no timeout.
         """
         self._jobs = jobs
-        self._kubeconfig = kubeconfig
+        self._kubeconfig, self._context = kubeconfig, context
         self._ask = ask
         self._timeout = timeout
         self._launcher = launcher
@@ -169,9 +170,13 @@ class AnsibleExecutor:
             # The run may have changed its playbook and variables.
             rundir.write_variables(request)
             spec = run_spec(request, rundir, self._ansible)
-            args = self._ansible.args
-            native = request.native_types is True
-            command = rerun_command.command_line(spec, args, self._kubeconfig, native_types=native)
+            command = rerun_command.command_line(
+                spec,
+                self._ansible.args,
+                self._kubeconfig,
+                native_types=request.native_types is True,
+                context=self._context,
+            )
             rerun_command.write(
                 self._rundirs.base, request.ref, rerun_command.Rerun(request.run_id, command)
             )

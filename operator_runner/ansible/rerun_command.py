@@ -35,11 +35,13 @@ class Rerun:
     command: str
 
 
-def command_line(spec: Json, args: str, kubeconfig: Path | None, *, native_types: bool) -> str:
+def command_line(
+    spec: Json, args: str, kubeconfig: Path | None, *, native_types: bool, context: str = ""
+) -> str:
     """Return the shell command for a run that `run_spec.run_spec` describes.
 
     `args` are those of --ansible-args. `kubeconfig` is that of the operator; None leaves it to the
-    environment. With text types the program is ansible-playbook with the types of 2.18. Pure.
+    environment. So does an empty `context`, for which kubectl has no variable. With text types the program is ansible-playbook with the types of 2.18. Pure.
     """
     environment: dict[str, str] = spec["envvars"]
     variables = {name: text for name, text in environment.items() if name not in _OF_THE_RUN}
@@ -47,6 +49,8 @@ def command_line(spec: Json, args: str, kubeconfig: Path | None, *, native_types
         variables["ANSIBLE_ROLES_PATH"] = spec["roles_path"]
     if kubeconfig is not None:
         variables["KUBECONFIG"] = str(kubeconfig.absolute())
+    if context:
+        variables |= {"K8S_AUTH_CONTEXT": context, "HELM_KUBECONTEXT": context}
     plain = str(Path(sys.executable).with_name("ansible-playbook"))
     verbosity = ["-" + "v" * spec["verbosity"]] if spec["verbosity"] else []
     words = [

@@ -89,6 +89,7 @@ class Execution:
             settings.ansible,
             settings.kubeconfig,
             job_launcher,
+            context=settings.context,
             ask=terminal.ask if settings.ansible.step else None,
         )
         self.inputs = UnchangedInputs(

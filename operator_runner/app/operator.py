@@ -132,7 +132,8 @@ async def _start(
     health.ready("watches", lambda: "starting")
     # First of all: on a busy node the rest takes longer than the kubelet waits for an answer.
     await open_probes(settings, health, stack)
-    connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
+    agent = f"operator-runner/{__version__}"
+    connection = await connect(settings.kubeconfig, user_agent=agent, context=settings.context)
     stack.push_async_callback(connection.close)
     announce_watches(settings, watches, connection.server)
     traces = await stack.enter_async_context(open_traces_of(connection))

@@ -196,6 +196,8 @@ class Settings:
     proxy: Address
     work_dir: Path
     """Parent of private data dirs and artifacts; its mode is 0700."""
+    context: str = ""
+    """--context; empty: the current one of the kubeconfig."""
     hide_credentials: bool = True
     """Whether the operator's kubeconfig, tokens and keys are hidden from isolated runs."""
     reconcile_period: timedelta = timedelta(hours=10)

@@ -62,9 +62,10 @@ def kubeconfig_of(context: click.Context) -> Kubeconfig:
     return Kubeconfig(Path(file) if file else None, context.params.get("context") or "")
 
 
-def _complete_contexts(
+def complete_contexts(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
+    """Return the contexts that begin with `incomplete`."""
     from operator_runner.kube.credentials import contexts  # noqa: PLC0415 (slow import)
 
     found = contexts(kubeconfig_of(ctx).file)
@@ -80,6 +81,6 @@ _KUBECONFIG = click.option(
 _CONTEXT = click.option(
     "--context",
     default=None,
-    shell_complete=_complete_contexts,
+    shell_complete=complete_contexts,
     help="Context of the kubeconfig.  [default: its current one]",
 )

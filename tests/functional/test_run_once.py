@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+import yaml
 
 from tests.functional.test_operator import KIND, ROLE, echo, text_of
 from tests.support.kubectl import Kubectl
@@ -95,6 +96,28 @@ def test_the_exit_status_is_that_of_the_run(
     assert failed.returncode == 1
     assert "not today" in failed.stderr
     kubectl("wait", "--for=condition=Failure", f"{KIND}/a", "--timeout=0s")
+
+
+def test_a_context_of_the_kubeconfig_selects_the_cluster(
+    kubectl: Kubectl, control_plane: Path, project: Path
+) -> None:
+    """Not the current one, as in all commands; its namespace is that of the resource."""
+    kubectl.apply(echo(sayThis="1"))
+    config = yaml.safe_load(control_plane.read_text())
+    [context] = config["contexts"]
+    chosen = {"name": "chosen", "context": {**context["context"], "namespace": kubectl.namespace}}
+    closed = {"name": "closed", "cluster": {"server": "https://127.0.0.1:9"}}
+    other = {"name": "other", "context": {**context["context"], "cluster": "closed"}}
+    config |= {"contexts": [other, chosen], "current-context": "other"}
+    config["clusters"].append(closed)
+    file = project.parent / "contexts"
+    file.write_text(yaml.safe_dump(config))
+    done = _run_once(project, kubectl, file, "echo/a", "--context=chosen")
+    assert done.returncode == 0, done.stderr
+    assert text_of(kubectl) == "hello 1"
+    unknown = _run_once(project, kubectl, file, "echo/a", "--context=none")
+    assert unknown.returncode == 1
+    assert "unknown context none; its contexts are other, chosen" in unknown.stderr
 
 
 def test_a_resource_that_does_not_exist_is_an_error(

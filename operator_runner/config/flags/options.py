@@ -149,6 +149,12 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         default=None,
         type=click.Path(path_type=Path),
     ),
+    _option(
+        _PROJECT,
+        "--context",
+        "Context of the kubeconfig; else its current one.",
+        default="",
+    ),
     _duration(
         _RUNS, "--reconcile-period", "10h", "Interval of periodic reconciles; 0s: on events only."
     ),

@@ -96,6 +96,7 @@ def settings_from(
         watches_file=options["watches_file"],
         namespaces=environment.namespaces(environ),
         kubeconfig=options["kubeconfig"],
+        context=options["context"],
         concurrency=_concurrency(options, environ, kinds),
         ansible=_ansible(options, environ, kinds, terminal=terminal),
         leader_election=_leader_election(options, environ),

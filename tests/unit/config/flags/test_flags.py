@@ -89,6 +89,7 @@ def test_every_flag_reaches_its_setting() -> None:
     made = settings(
         "--watches-file=w.yaml",
         "--kubeconfig=/k",
+        "--context=c",
         "--max-concurrent-reconciles=3",
         "--max-runs=4",
         "--executor=cold",
@@ -126,6 +127,7 @@ def test_every_flag_reaches_its_setting() -> None:
         watches_file=Path("w.yaml"),
         namespaces=(),
         kubeconfig=Path("/k"),
+        context="c",
         concurrency=Concurrency(4, per_kind=3, kinds={}, extra=0, run_memory=100 * 1024**2),
         ansible=AnsibleSettings(
             verbosity=0,
