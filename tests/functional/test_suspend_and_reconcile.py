@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -189,22 +190,44 @@ def test_several_resources_are_waited_for_together(
 
     kubectl.apply(echo(), echo("b"))
     log = tmp_path / "log"
-    command = ["reconcile", "echo/a", "echo/b", "--wait", f"--namespace={cli.namespace}"]
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [OPERATOR_RUNNER, *command, f"--kubeconfig={cli.kubeconfig}"], stdout=out
-        )
-    try:
+    with _started(cli, log, "reconcile", "echo/a", "echo/b", "--wait") as process:
         eventually(log.read_text, lambda text: text.count("run requested") == 2)
         answer("b")
         eventually(log.read_text, lambda text: "echo.test.example.com/b succeeded" in text)
         kubectl("delete", KIND, "b", "--wait=false")
         answer("a")
         assert process.wait(120) == 0, log.read_text()
+    assert "echo.test.example.com/a succeeded" in log.read_text()
+
+
+def test_several_suspensions_are_waited_for_together(
+    cli: RunnerCli, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """One that fails is printed while the operator has not answered for another one."""
+    kubectl.apply(echo(), echo("b"))
+    log = tmp_path / "log"
+    with _started(cli, log, "suspend", "echo/a", "echo/b", "--timeout=10m") as process:
+        eventually(log.read_text, lambda text: text.count(" suspended") == 2)
+        kubectl("delete", KIND, "b")
+        eventually(log.read_text, lambda text: '"b" not found' in text)
+        assert process.poll() is None
+        shown = {"type": "Suspended", "status": "True", "reason": "SuspendedByAnnotation"}
+        status = json.dumps({"status": {"conditions": [shown]}})
+        kubectl("patch", KIND, "a", "--subresource=status", "--type=merge", f"--patch={status}")
+        assert process.wait(120) == 1, log.read_text()
+
+
+@contextmanager
+def _started(cli: RunnerCli, log: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a command in the background that writes to a log."""
+    where = (f"--namespace={cli.namespace}", f"--kubeconfig={cli.kubeconfig}")
+    with log.open("w") as out:
+        process = subprocess.Popen([OPERATOR_RUNNER, *command, *where], stdout=out, stderr=out)
+    try:
+        yield process
     finally:
         process.kill()
         process.wait()
-    assert "echo.test.example.com/a succeeded" in log.read_text()
 
 
 def test_a_deletion_ends_the_wait_and_is_a_success_of_a_clean_up_only(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,10 @@ async def _set(
             except (Forbidden, NotFound) as error:
                 results.fail(target, error)
         if within:
-            await _wait(cluster, changed, wanted, Deadline(within), results)
+            deadline = Deadline(within)
+            await asyncio.gather(
+                *(_wait(cluster, target, wanted, results, deadline) for target in changed)
+            )
         results.end(cluster.namespace)
     return int(results.has_failed)
 
@@ -97,20 +100,21 @@ async def _annotate(
 
 async def _wait(
     cluster: ClusterView,
-    changed: Sequence[NamedResource],
+    target: NamedResource,
     wanted: Suspension,
-    deadline: Deadline,
     results: Results,
+    deadline: Deadline,
 ) -> None:
-    """Wait until all resources show the suspension, or its end; warn about those that do not."""
+    """Wait until a resource shows the suspension, or its end; print a warning if it does not."""
     shows = _shows_suspension if wanted.value else _shows_none
-    for target in changed:
-        try:
-            if await cluster.wait(target, shows, deadline) is None:
-                results.warn(target, _reason(await cluster.read(target), deadline.within))
-        except NotFound as error:
-            if wanted.value:
-                results.fail(target, error)
+    try:
+        if await cluster.wait(target, shows, deadline) is None:
+            results.warn(target, _reason(await cluster.read(target), deadline.within))
+    except NotFound as error:
+        if wanted.value:
+            results.fail(target, error)
+    except Forbidden as error:
+        results.fail(target, error)
 
 
 def _shows_suspension(body: Json) -> bool:
