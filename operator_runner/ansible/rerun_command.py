@@ -40,8 +40,9 @@ def command_line(
 ) -> str:
     """Return the shell command for a run that `run_spec.run_spec` describes.
 
-    `args` are those of --ansible-args. `kubeconfig` is that of the operator; None leaves it to the
-    environment. So does an empty `context`, for which kubectl has no variable. With text types the program is ansible-playbook with the types of 2.18. Pure.
+    `args` are those of --ansible-args. `kubeconfig` and `context` are those of the operator; None
+    and an empty text leave them to the environment. kubectl has no variable for the context. With
+    text types the program is ansible-playbook with the types of 2.18. Pure.
     """
     environment: dict[str, str] = spec["envvars"]
     variables = {name: text for name, text in environment.items() if name not in _OF_THE_RUN}

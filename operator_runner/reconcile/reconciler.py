@@ -103,8 +103,8 @@ class Reconciler:
             dependencies.cluster,
             dependencies.other_writers,
             dependencies.dependents,
-            dependencies.expressions,
-            dependencies.on_drift,
+            expressions=dependencies.expressions,
+            on_drift=dependencies.on_drift,
         )
         self._dropped_fields = DroppedFields(
             watch, dependencies.variable_names, self._reporter.dropped

@@ -113,6 +113,7 @@ class Reporter:
         cluster: ClusterClient,
         other_writers: OtherWriters,
         dependents: Callable[[ObjectRef], Sequence[Json]],
+        *,
         expressions: ExpressionConditions,
         on_drift: Callable[[ObjectRef, bool], None],
     ) -> None:

@@ -42,7 +42,8 @@ class Warned:
 
     async def _preview(self, body: Json, _: Watch) -> Preview:
         self.previews += 1
-        return Preview(ObjectRef.of(body), () if self.failure else (DIFFERENCE,), failure=self.failure)
+        found = () if self.failure else (DIFFERENCE,)
+        return Preview(ObjectRef.of(body), found, failure=self.failure)
 
     def _on_drift(self, _: ObjectRef, is_drifted: bool) -> None:
         self.is_counted = is_drifted
