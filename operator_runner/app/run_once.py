@@ -14,11 +14,11 @@ from operator_runner.config.watches.selection import is_selected
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.core.errors import ApiError, ConfigError, NotFound
 from operator_runner.core.exit_status import INTERRUPTED
-from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
+from operator_runner.core.model import Json, ObjectRef, RunContent, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
-from operator_runner.kube.discovery import ApiResource, Discovery
-from operator_runner.kube.kind_names import matching_kinds, of_resources
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.kind_names import find_watched, of_resources
 from operator_runner.reconcile.drift import ONCE
 from operator_runner.reconcile.results import Gone, NoRun, ReconcileResult, Succeeded
 
@@ -71,6 +71,7 @@ class RunOnce:
             name,
             namespace=self._settings.once_namespace or default,
             watches=self._watches,
+            file=str(self._settings.watches_file),
             discovery=self._discovery,
             cluster=self._cluster,
         )
@@ -87,38 +88,39 @@ async def find_resource(
     *,
     namespace: str,
     watches: Sequence[Watch],
+    file: str,
     discovery: Discovery,
     cluster: KubeCluster,
 ) -> ObjectRef:
     """Return the resource with this kind and name, in the version of its watch.
 
-    Raises ConfigError for a kind that no watch has.
+    Raises ConfigError for a kind that no watch of the watches file has.
     """
-    resources: dict[GVK, ApiResource] = {}
-    missing: dict[GVK, str] = {}
-    for watch in watches:
-        try:
-            resources[watch.gvk] = await discovery.resource(watch.gvk)
-        except NotFound as error:
-            missing[watch.gvk] = str(error)
-        except ApiError as error:
-            raise ConfigError(f"--once: {error}") from error
-    named = matching_kinds(kind, of_resources(resources.values()))
+    missing: list[str] = []
+    try:
+        for watch in watches:
+            try:
+                await discovery.resource(watch.gvk)
+            except NotFound as error:
+                missing.append(str(error))
+        served = await discovery.served()
+    except ApiError as error:
+        raise ConfigError(f"--once: {error}") from error
+    try:
+        kinds = [watch.gvk for watch in watches]
+        named = find_watched(kind, of_resources(served), kinds, file)
+    except ConfigError as error:
+        problems = dict.fromkeys([*error.problems, *missing])
+        raise ConfigError(f"--once: {'; '.join(problems)}") from error
+    namespaced = {each.gvk for each in served if each.namespaced}
     found: list[ObjectRef] = []
     for watch in watches:
         if watch.gvk in named:
-            key = ObjectRef(watch.gvk, namespace if resources[watch.gvk].namespaced else "", name)
+            key = ObjectRef(watch.gvk, namespace if watch.gvk in namespaced else "", name)
             found.append(key)
             body = await cluster.get(key)
             if body is not None and is_selected(body, watch):
                 return key
-    if not found:
-        kinds = ", ".join(
-            dict.fromkeys(watch.gvk.kind for watch in watches if watch.gvk not in missing)
-        )
-        known = f"--once: no watch for kind {kind}"
-        others = [f"the watches file has {kinds}"] if kinds else []
-        raise ConfigError("; ".join([known, *others, *missing.values()]))
     return found[0]
 
 

@@ -96,11 +96,19 @@ class Discovery:
         return list(found.values())
 
     async def served(self) -> list[ApiResource]:
-        """Return all resources in all their versions, the preferred version first."""
+        """Return all resources in all their versions.
+
+        The core group is first, the others follow in the order of the API server, in which kubectl
+        searches them. The preferred version of a group is first.
+        """
+        core = ("", "v1")
         async with self._lock:
-            await self._refresh(("", "v1"))
+            await self._refresh(core)
             answer = await self._api.request("GET", "/apis", accept=_AGGREGATED)
-            self._tables.update(_aggregated(answer))
+            known = self._tables
+            self._tables = {core: known.get(core, []), **dict(_aggregated(answer))}
+            for group_version, table in known.items():
+                self._tables.setdefault(group_version, table)
             # An older API server lists the groups alone.
             for group in answer.get("groups") or ():
                 for version in group["versions"]:

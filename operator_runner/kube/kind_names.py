@@ -1,7 +1,9 @@
 """Find the kind that a user names, with the spellings of kubectl. Pure.
 
 `wikis`, `wiki`, `Wiki`, a short name, and with group, a prefix of it, or version and group:
-`wiki.apps.example.com`, `wiki.apps`, `wikis.v1.apps.example.com`. Case does not matter.
+`wiki.apps.example.com`, `wiki.apps`, `wikis.v1.apps.example.com`. Case does not matter. If several
+groups have the kind, it is that of the first one in the order of the API server, as for kubectl,
+in commands with a watches file too.
 """
 
 from __future__ import annotations
@@ -55,14 +57,39 @@ def matching_kinds(text: str, kinds: Iterable[NamedKind]) -> list[GVK]:
     return exact or [gvk for gvk in named if gvk.group.startswith(rest)]
 
 
+def find_versions(text: str, kinds: Iterable[NamedKind]) -> list[GVK]:
+    """Return the kind that `text` names in all its versions; empty if there is none.
+
+    If several groups have it, that is the first one of `kinds`, as for kubectl.
+    """
+    found = matching_kinds(text, kinds)
+    return [gvk for gvk in found if (gvk.group, gvk.kind) == (found[0].group, found[0].kind)]
+
+
 def find_kind(text: str, kinds: Sequence[NamedKind]) -> GVK:
     """Return the first kind that `text` names. Raises ConfigError with the nearest one."""
-    if found := matching_kinds(text, kinds):
+    if found := find_versions(text, kinds):
         return found[0]
     name, _, rest = text.lower().partition(".")
     if "," in text:
         raise ConfigError(f"invalid resource type {text!r}: separate several with spaces")
     raise ConfigError(f'the resource type "{text}" is unknown{_hint(name, rest, kinds)}')
+
+
+def find_watched(
+    text: str, served: Sequence[NamedKind], watched: Iterable[GVK], file: str
+) -> list[GVK]:
+    """Return the versions in which a watches file has the kind that `text` names.
+
+    It is the same kind as for commands without a watches file. Raises ConfigError.
+    """
+    named = find_versions(text, served) or [find_kind(text, served)]
+    kinds = list(dict.fromkeys(watched))
+    if found := [gvk for gvk in kinds if gvk in named]:
+        return found
+    known = ", ".join(dict.fromkeys(gvk.kind_and_group.lower() for gvk in kinds))
+    kind = named[0].kind_and_group.lower()
+    raise ConfigError(f"{text} is {kind}, which is not in {file}; it has {known}")
 
 
 def _hint(name: str, rest: str, kinds: Sequence[NamedKind]) -> str:

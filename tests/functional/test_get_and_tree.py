@@ -305,21 +305,32 @@ def test_events_are_read_with_the_permissions_of_the_user(
     assert (shown.returncode, run_id in shown.stdout) == (3, True), shown.stderr
 
 
-def _twin(group: str) -> tuple[Json, Json]:
+def _twin(group: str, kind: str = "Twin") -> tuple[Json, Json]:
     """Return a CRD and a resource of it; the kind has the same name in every group."""
-    schema = {"openAPIV3Schema": {"type": "object"}}
+    schema = {
+        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    }
+    plural = f"{kind.lower()}s"
     crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"twins.{group}"},
+        "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "names": {"kind": "Twin", "plural": "twins"},
+            "names": {"kind": kind, "plural": plural},
             "scope": "Namespaced",
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": schema,
+                    "subresources": {"status": {}},
+                }
+            ],
         },
     }
-    return crd, {"apiVersion": f"{group}/v1", "kind": "Twin", "metadata": {"name": "a"}}
+    return crd, {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "a"}}
 
 
 def test_kinds_of_one_name_are_shown_with_their_groups(cli: RunnerCli, kubectl: Kubectl) -> None:
@@ -346,6 +357,53 @@ def test_kinds_of_one_name_are_shown_with_their_groups(cli: RunnerCli, kubectl: 
             check=True,
         )
         assert done.stdout.splitlines() == [f"plain,{name}" for name in names]
+    finally:
+        kubectl("delete", "crd", *names)
+
+
+def test_a_kind_of_two_groups_is_the_same_one_in_all_commands(
+    cli: RunnerCli, kubectl: Kubectl, project: Path, tmp_path: Path
+) -> None:
+    """That of kubectl, the first of the cluster, also if watches.yaml has another one first."""
+    groups = ["one.siblings.example.com", "two.siblings.example.com"]
+    siblings = [_twin(group, "Sibling") for group in groups]
+    names = [f"siblings.{group}" for group in groups]
+    watches = project / "watches.yaml"
+    hello = {"greeting": "hello"}
+    second, first = (
+        {"group": group, "version": "v1", "kind": "Sibling", "role": "echo", "vars": hello}
+        for group in reversed(groups)
+    )
+    once = (
+        *("run", "--once=sibling/a", f"--watches-file={watches}", f"--work-dir={tmp_path}/work"),
+        f"--ansible-roles-path={project}/roles",
+    )
+    try:
+        kubectl.apply(*(crd for crd, _ in siblings))
+        kubectl.wait_for_kinds(*names)
+        kubectl.apply(*(resource for _, resource in siblings))
+        wanted = kubectl("get", "sibling", "a", "--output=name").strip()
+        assert cli("get", "sibling", "--output=name").split() == [wanted]
+        assert wanted == "sibling.one.siblings.example.com/a"
+
+        watches.write_text(yaml.safe_dump([second, first]))
+        for which in ("sibling/a", "sibling"):
+            all_ = () if "/" in which else ("--all",)
+            found = cli.run("diff", which, *all_, f"--project={project}", "--output=json")
+            items = json.loads(found.stdout)["items"]
+            shown = [each["resource"]["apiVersion"] for each in items]
+            assert shown == [f"{groups[0]}/v1"], found.stderr
+        cli(*once)
+        written = kubectl.get("configmap", "a")
+        assert written is not None
+        assert written["metadata"]["ownerReferences"][0]["apiVersion"] == f"{groups[0]}/v1"
+
+        watches.write_text(yaml.safe_dump([second]))
+        for command in (("diff", "sibling/a", f"--project={project}"), once):
+            refused = cli.run(*command)
+            assert refused.returncode != 0
+            assert f"sibling is {wanted[:-2]}, which is not in " in refused.stderr
+            assert "watches.yaml; it has sibling.two.siblings.example.com" in refused.stderr
     finally:
         kubectl("delete", "crd", *names)
 

@@ -148,13 +148,15 @@ def test_kinds_that_are_not_installed_do_not_affect_the_others(
 def test_watches_without_an_installed_kind_are_reported_with_the_reasons(
     kubectl: Kubectl, control_plane: Path, project: Path
 ) -> None:
-    """There is no list of installed kinds, which would be empty."""
+    """The kind that the user names, those of the watches, and why they cannot be run."""
     (project / "watches.yaml").write_text(
         "- {group: missing.example.com, version: v1, kind: Later, role: echo}\n"
     )
     missing = _run_once(project, kubectl, control_plane, "echo/a")
     assert missing.returncode == 1
-    assert "no watch for kind echo; no kind Later in missing.example.com/v1" in missing.stderr
+    assert "echo is echo.test.example.com, which is not in watches.yaml" in missing.stderr
+    reason = "it has later.missing.example.com; no kind Later in missing.example.com/v1"
+    assert reason in missing.stderr
 
 
 @pytest.mark.parametrize("policy", ["warn", "ignore"])

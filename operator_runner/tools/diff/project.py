@@ -19,7 +19,7 @@ from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import ApiResource, Discovery
-from operator_runner.kube.kind_names import matching_kinds, of_resources
+from operator_runner.kube.kind_names import find_watched, of_resources
 from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
@@ -63,18 +63,20 @@ class ProjectPreview:
         self._discovery = Discovery(self._api)
         self._cluster = KubeCluster(self._api, self._discovery)
         self._kinds: list[tuple[Watch, ApiResource]] = []
+        self._served: list[ApiResource] = []
         self.missing: list[str] = []
         """Why kinds of the watches cannot be previewed: their CRDs are not installed."""
         self.forbidden: list[str] = []
         """Why resources are missing in `all`: the user may not list their kind."""
 
     async def load_kinds(self) -> None:
-        """Find the kinds of the watches in the cluster. Raises ApiError."""
+        """Find the kinds of the watches in the cluster, and all others. Raises ApiError."""
         for watch in self._watches:
             try:
                 self._kinds.append((watch, await self._discovery.resource(watch.gvk)))
             except NotFound as error:
                 self.missing.append(str(error))
+        self._served = await self._discovery.served()
 
     async def find(self, name: ResourceName, namespace: str | None) -> WatchedResource:
         """Return a resource by name. Raises ConfigError if there is none, or no watch of its kind.
@@ -134,15 +136,12 @@ class ProjectPreview:
 
     def _named(self, kind: str) -> list[tuple[Watch, ApiResource]]:
         """Return the watches of a kind as a user names it. Raises ConfigError if there is none."""
-        named = matching_kinds(kind, of_resources(each for _, each in self._kinds))
-        if not named:
-            raise self._unwatched(kind)
-        return [(watch, each) for watch, each in self._kinds if each.gvk in named]
-
-    def _unwatched(self, kind: str) -> ConfigError:
-        listed = ", ".join(dict.fromkeys(watch.gvk.kind for watch, _ in self._kinds))
-        known = f"{kind} is not a kind of {self._settings.watches_file}, which has {listed}"
-        return ConfigError("; ".join([known, *self.missing]))
+        kinds, file = [watch.gvk for watch in self._watches], str(self._settings.watches_file)
+        try:
+            gvks = find_watched(kind, of_resources(self._served), kinds, file)
+        except ConfigError as error:
+            raise ConfigError("; ".join([*error.problems, *self.missing])) from error
+        return [(watch, each) for watch, each in self._kinds if each.gvk in gvks]
 
     async def preview(self, resource: WatchedResource, limit: timedelta) -> Preview:
         """Return what a run of the resource would change; `limit` is as in `Previewer`."""

@@ -24,7 +24,7 @@ from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
-from operator_runner.kube.kind_names import find_kind, of_kinds
+from operator_runner.kube.kind_names import find_kind, matching_kinds, of_kinds
 from operator_runner.kube.paging import list_pages
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.record import SKIPPED, matches
@@ -113,14 +113,20 @@ def _local_rerun(refs: Iterable[ObjectRef], lines: Sequence[RunLine]) -> Rerun |
 
 
 def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK], kubeconfig: Kubeconfig) -> GVK:
+    named = matching_kinds(type_, of_kinds(gvks))
+    if len({(gvk.group, gvk.kind) for gvk in named}) == 1:
+        return named[0]
+    try:
+        return asyncio.run(_served_kind(kubeconfig, type_))
+    except (ApiError, ConfigError):
+        if named:
+            names = " or ".join(dict.fromkeys(gvk.kind_and_group.lower() for gvk in named))
+            raise ConfigError(f"{type_} may be {names}: write one of them") from None
     try:
         return find_kind(type_, of_kinds(gvks))
     except ConfigError as error:
-        try:
-            return asyncio.run(_served_kind(kubeconfig, type_))
-        except (ApiError, ConfigError):
-            kinds = ", ".join(dict.fromkeys(gvk.kind for gvk in gvks)) or "none"
-            raise ConfigError(f"{error} (kinds with runs in {work_dir}: {kinds})") from None
+        kinds = ", ".join(dict.fromkeys(gvk.kind for gvk in gvks)) or "none"
+        raise ConfigError(f"{error} (kinds with runs in {work_dir}: {kinds})") from None
 
 
 async def _served_kind(kubeconfig: Kubeconfig, type_: str) -> GVK:

@@ -89,6 +89,17 @@ def test_runs_in_a_directory_of_an_earlier_version_do_not_hide_later_ones(
     assert [line.run_id for line in from_files(tmp_path, "foo", None, ref.name).lines] == ["2"]
 
 
+def test_a_kind_of_two_groups_is_chosen_by_the_cluster(dirs: RunDirs, tmp_path: Path) -> None:
+    """The work dir does not have the order of groups that other commands and kubectl use."""
+    other = replace(FOO, gvk=GVK("other.example.com", "v1", "Foo"))
+    kept(dirs, FOO, "1", None)
+    kept(dirs, other, "2", None)
+    status, output = show(tmp_path, "foo/a")
+    assert status == 1
+    assert "foo may be foo.example.com or foo.other.example.com" in output
+    assert "2" in show(tmp_path, "foo.other.example.com/a")[1]
+
+
 def test_a_replaced_file_of_a_run_is_not_shown(dirs: RunDirs, tmp_path: Path) -> None:
     """A run can write there: a link is not followed, and other content is ignored."""
     secret = tmp_path / "secret.json"
