@@ -3,14 +3,14 @@
 A slow client does not delay others: it uses the memory of what it has sent. If bodies need more
 memory than there is, further parts wait; if the incomplete ones alone do, the body that has been
 incomplete longest is refused after some seconds, and the others continue. Complete bodies use
-memory until their requests are answered.
+memory until their requests are answered, or until their response begins if it is streamed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -45,19 +45,23 @@ class BodyReceiver:
         self._freed = asyncio.Event()
 
     @asynccontextmanager
-    async def received(self, request: web.Request) -> AsyncIterator[None]:
+    async def received(self, request: web.Request) -> AsyncIterator[Callable[[], None]]:
         """Receive the body, which `request.read()` returns, and count its memory in the block.
 
-        Raises TimeoutError if others need the memory, HTTPRequestEntityTooLarge and
+        Give a function that drops the body before the end of the block. Raises TimeoutError if others need the memory, HTTPRequestEntityTooLarge and
         RequestPayloadError.
         """
         size = await self._receive(request)
         self._complete_bytes += size
-        try:
-            yield
-        finally:
+
+        def drop() -> None:
+            request._read_bytes = b""  # noqa: SLF001 (where aiohttp keeps it)
             self._complete_bytes -= size
             self._freed.set()
+
+        with ExitStack() as stack:
+            stack.callback(drop)
+            yield stack.close
 
     async def _receive(self, request: web.Request) -> int:
         """Receive the body and return its size, which is no longer counted."""

@@ -31,6 +31,7 @@ _Probe: TypeAlias = Callable[[str | None, Collection[str]], HealthReport]
 
 # A scrape or probe takes milliseconds; a slower client must not hold up the shutdown.
 _SHUTDOWN_SECONDS = 1.0
+_DROP_BODY: web.RequestKey[Callable[[], None]] = web.RequestKey("drop_body")
 _MAX_METRIC_BYTES = 64 * 1024
 """Bytes of a request of osdk_metric."""
 
@@ -128,6 +129,7 @@ async def serve(
     """
     connections = connections or Connections(small_share())
     app.middlewares.insert(0, _complete(connections))
+    app.on_response_prepare.append(_drop_body)
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -156,7 +158,7 @@ def _complete(connections: Connections) -> Middleware:
         async with AsyncExitStack() as stack:
             try:
                 if request.body_exists:
-                    await stack.enter_async_context(bodies.received(request))
+                    request[_DROP_BODY] = await stack.enter_async_context(bodies.received(request))
             except web.RequestPayloadError as error:
                 return web.Response(status=400, text=f"malformed body: {error}\n")
             except TimeoutError:
@@ -165,6 +167,12 @@ def _complete(connections: Connections) -> Middleware:
             return await handler(request)
 
     return complete
+
+
+async def _drop_body(request: web.Request, _response: web.StreamResponse) -> None:
+    """Drop the body of a request whose response begins: a streamed one may take hours."""
+    if (drop := request.get(_DROP_BODY)) is not None:
+        drop()
 
 
 def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Response]]:

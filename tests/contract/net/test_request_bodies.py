@@ -48,9 +48,16 @@ async def server(monkeypatch: pytest.MonkeyPatch, busy: Busy) -> AsyncIterator[L
         busy.answering -= 1
         return web.Response(text=str(len(await request.read())))
 
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await busy.ended.wait()
+        return response
+
     monkeypatch.setattr(request_bodies, "_MIN_BYTES", ROOM)
     app = web.Application(client_max_size=LARGEST)
     app.router.add_post("/", answer)
+    app.router.add_get("/", stream)
     listener = await serve(app, LOOPBACK, 0, "--port")
     yield listener
     await listener.stop()
@@ -107,6 +114,23 @@ async def test_bodies_at_the_same_time_wait_for_each_other(server: Listener) -> 
     """All are received, though not all fit the memory."""
     found = await asyncio.gather(*(post(server, b"a" * LARGEST) for _ in range(8)))
     assert found == [(200, str(LARGEST))] * 8
+
+
+async def test_the_body_of_a_request_uses_no_memory_while_its_response_is_streamed(
+    server: Listener, busy: Busy
+) -> None:
+    """The client of such a response may read it for hours, or never."""
+    busy.ended.clear()
+    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        url = f"http://{LOOPBACK}:{server.port}/"
+        streams = [await session.get(url, data=b"a" * LARGEST) for _ in range(4)]
+        posted = asyncio.create_task(post(server, b"a" * LARGEST))
+        while not busy.answering:  # noqa: ASYNC110 the server sends no events
+            await asyncio.sleep(0.01)
+        busy.ended.set()
+        assert await posted == (200, str(LARGEST))
+        for each in streams:
+            await each.read()
 
 
 async def test_complete_bodies_use_memory_until_they_are_answered(
