@@ -48,8 +48,8 @@ class BodyReceiver:
     async def received(self, request: web.Request) -> AsyncIterator[Callable[[], None]]:
         """Receive the body, which `request.read()` returns, and count its memory in the block.
 
-        Give a function that drops the body before the end of the block. Raises TimeoutError if others need the memory, HTTPRequestEntityTooLarge and
-        RequestPayloadError.
+        Give a function that drops the body before the end of the block. Raises TimeoutError if
+        others need the memory, HTTPRequestEntityTooLarge and RequestPayloadError.
         """
         size = await self._receive(request)
         self._complete_bytes += size
