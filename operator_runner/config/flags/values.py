@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from operator_runner.config.flags import environment
 from operator_runner.config.flags.capacity import capacity, cores
+from operator_runner.core.ansible_paths import path_problem
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import GVK, Ownership, Watch
@@ -83,6 +84,8 @@ def settings_from(
     problems += [*_ownership_problems(options, watches), *_once_problems(options)]
     problems += [*_job_problems(options, watches), *_step_problems(options, interactive)]
     problems += [*_argument_problems(options), *environment.namespace_problems(environ)]
+    if problem := path_problem(options["work_dir"].absolute(), environ):
+        problems.append(f"--work-dir: {problem}")
     inventory = environ.get("ANSIBLE_INVENTORY") or None
     if inventory is not None and not Path(inventory).exists():
         problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from operator_runner.config.watches.map_reader import MapReader, maps
 from operator_runner.config.watches.schedules import read_schedule
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
 from operator_runner.config.watches.status_keys import read_status, read_wake_on
+from operator_runner.core.ansible_paths import path_problem, variable_problem
 from operator_runner.core.model import (
     GVK,
     Deselection,
@@ -37,11 +38,17 @@ from operator_runner.core.model import (
 class EntryReader:
     """Reads the entries of one file in order, and reports duplicate kinds."""
 
-    def __init__(self, report: Diagnostics, lookup: Lookup, *, mark_unsafe: bool) -> None:
-        """Report problems to `report`; `mark_unsafe` is the default of the key."""
+    def __init__(
+        self, report: Diagnostics, lookup: Lookup, *, mark_unsafe: bool, variables: Container[str]
+    ) -> None:
+        """Report problems to `report`; `mark_unsafe` is the default of the key.
+
+        `variables` are the names of environment variables, which paths may have by accident.
+        """
         self._report = report
         self._lookup = lookup
         self._mark_unsafe = mark_unsafe
+        self._variables = variables
         self._seen: dict[GVK, Location] = {}
         self._conversions = ConversionReader()
 
@@ -137,7 +144,7 @@ class EntryReader:
         """Return the role or playbook to run; problems are passed to `report`."""
         if name := fields.text("playbook"):
             playbook = self._lookup.playbook(name)
-            if message := _check_playbook(playbook):
+            if message := _check_playbook(playbook, self._variables):
                 report(fields.where("playbook"), message)
             return RunContent(playbook=playbook)
         if name := fields.text("role"):
@@ -150,6 +157,8 @@ class EntryReader:
             elif not role.is_dir():
                 text = f"role: {role} is not a directory; name a playbook's file as `playbook:`"
                 report(fields.where("role"), text)
+            elif message := path_problem(role, self._variables):
+                report(fields.where("role"), f"role: {message}")
             elif not has_tasks(role):
                 fields.warning("role", f"the role has no tasks; {role}/tasks/main.yml is missing")
             return RunContent(role=role)
@@ -254,7 +263,7 @@ def _schedule(fields: MapReader, gvk: GVK) -> Schedule | None:
     return read_schedule(inner)
 
 
-def _check_playbook(playbook: Path) -> str:
+def _check_playbook(playbook: Path, variables: Container[str]) -> str:
     if not playbook.exists():
         return (
             f"playbook: {playbook} was not found; create it, or write its path from the directory"
@@ -262,7 +271,8 @@ def _check_playbook(playbook: Path) -> str:
         )
     if playbook.is_dir():
         return f"playbook: {playbook} is a directory; name a role as `role:`"
-    return ""
+    problem = variable_problem(playbook, variables)
+    return f"playbook: {problem}" if problem else ""
 
 
 def _period(fields: MapReader) -> timedelta | None:

@@ -42,7 +42,7 @@ def load(
     source = expand(_read(path), environ)
     root = parse(source, report)
     lookup = Lookup.of(environ, roles_path, collections_path)
-    reader = EntryReader(report, lookup, mark_unsafe=mark_unsafe)
+    reader = EntryReader(report, lookup, mark_unsafe=mark_unsafe, variables=environ)
     watches: tuple[Watch, ...] = ()
     match root.value if root is not None else None:
         case tuple() as items:

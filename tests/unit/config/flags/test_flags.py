@@ -393,6 +393,8 @@ def test_a_bad_value_names_the_flag_and_a_hint(flag: str, message: str) -> None:
             {},
             "must be above 0s and below --leader-elect-lease-duration",
         ),
+        (("--work-dir=/a:b",), {}, "^--work-dir: /a:b: Ansible splits search paths at ':'; move"),
+        (("--work-dir=/a$HOME",), {"HOME": "/h"}, r"^--work-dir: /a\$HOME: .* place of \$HOME"),
         ((), {"ANSIBLE_INVENTORY": "/no/such"}, "ANSIBLE_INVENTORY: /no/such was not found"),
         (
             (),

@@ -44,6 +44,52 @@ def read_one(project: Path, more: str, **environ: str) -> Watch:
     return watch
 
 
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("a b", ""),
+        ("a$UNSET", ""),
+        ("a$$b%{", ""),
+        ("a:b", "Ansible splits search paths at ':'; move the directory, or rename it"),
+        ("a{{ b", "Ansible evaluates '{{' as the start of a template"),
+        ("a{% b", "Ansible evaluates '{%' as the start of a template"),
+        ("a{# b", "Ansible evaluates '{#' as the start of a template"),
+        ("a$HOME", "Ansible puts the value of the variable in place of $HOME"),
+        ("a${HOME}b", "Ansible puts the value of the variable in place of ${HOME}"),
+    ],
+)
+def test_a_role_in_a_directory_that_ansible_does_not_take_literally_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: str
+) -> None:
+    """With the path, the characters and what to do; each run would fail with another reason."""
+    tasks = tmp_path / name / "roles" / "web" / "tasks" / "main.yml"
+    tasks.parent.mkdir(parents=True)
+    tasks.touch()
+    monkeypatch.chdir(tmp_path / name)
+    if not error:
+        assert len(read(tmp_path / name, HEAD, HOME="/root").watches) == 1
+        return
+    with pytest.raises(ConfigError) as raised:
+        read(tmp_path / name, HEAD, HOME="/root")
+    [problem] = raised.value.problems
+    assert f"watches.yaml:3: [0].role: role: {tmp_path / name}/roles/web: {error}" in problem
+
+
+def test_a_playbook_has_to_be_in_a_directory_without_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its path is in no search path and no template."""
+    text = "- version: v1\n  kind: Web\n  playbook: web.yml\n"
+    for name in ("a:b{{ c", "a$HOME"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "web.yml").touch()
+    monkeypatch.chdir(tmp_path / "a:b{{ c")
+    assert len(read(tmp_path / "a:b{{ c", text, HOME="/root").watches) == 1
+    monkeypatch.chdir(tmp_path / "a$HOME")
+    with pytest.raises(ConfigError, match=r"playbook: .*a\$HOME/web.yml: .* in place of \$HOME"):
+        read(tmp_path / "a$HOME", text, HOME="/root")
+
+
 def test_a_short_entry_takes_all_defaults(project: Path) -> None:
     """Kind, version and role are enough; the rest is as in ansible-operator."""
     loaded = read(project, f"{HEAD}  group: example.com\n")
