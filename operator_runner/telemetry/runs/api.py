@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from operator_runner.core.model import Json
 from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
+from operator_runner.net.connections import abort
 from operator_runner.telemetry.printable import printable, without_colours
 from operator_runner.telemetry.runs.access import ROOT
 from operator_runner.telemetry.runs.operator_view import OperatorView
@@ -19,6 +21,9 @@ from operator_runner.telemetry.runs.store import RunStore
 _DEFAULT_LIMIT, _MAX_LIMIT = 50, 500
 _FOLLOW_SECONDS = 5.0
 """Longest pause in the output of a followed run, after which the connection is checked."""
+_STALLED_SECONDS = 90.0
+"""Time for a reader to take the next part of an output, the same as the idle time of connections.
+Until then, its connection cannot be closed for others."""
 _MAX_OUTPUT_CHARACTERS = 1024 * 1024
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -84,9 +89,19 @@ class RunsApi:
         """Send the output of a run in progress; with `follow=true` until it ends."""
         response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/plain"})
         await response.prepare(request)
+
+        async def write(text: bytes) -> None:
+            async with asyncio.timeout(_STALLED_SECONDS):
+                await response.write(text)
+
         recorder, sent = self._store.running(run_id), 0
         while recorder is not None:
-            sent = await write_new(response.write, recorder.output, sent)
+            try:
+                sent = await write_new(write, recorder.output, sent)
+            except TimeoutError:
+                if request.transport is not None:
+                    abort(request.transport)
+                return response
             if not recorder.is_running or request.query.get("follow") != "true":
                 break
             await self._store.wait_changed(_FOLLOW_SECONDS)
