@@ -2,8 +2,8 @@
 
 `wikis`, `wiki`, `Wiki`, a short name, and with group, a prefix of it, or version and group:
 `wiki.apps.example.com`, `wiki.apps`, `wikis.v1.apps.example.com`. Case does not matter. If several
-groups have the kind, it is that of the first one in the order of the API server, as for kubectl,
-in commands with a watches file too.
+groups have the kind, it is that of the first one in the order of the API server, as for kubectl.
+Commands with a watches file leave out kinds that the file does not have.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ def find_kind(text: str, kinds: Sequence[NamedKind]) -> GVK:
 def find_watched(
     text: str, served: Sequence[NamedKind], watched: Iterable[GVK], file: str
 ) -> list[GVK]:
-    """Return the versions in which a watches file has the kind that `text` names.
+    """Return the kind of a watches file that `text` names, in the versions that the file has.
 
-    It is the same kind as for commands without a watches file. Raises ConfigError.
+    If several of its groups have the kind, that is the first one of the API server. Kinds that the
+    file does not have are left out. Raises ConfigError.
     """
-    named = find_versions(text, served) or [find_kind(text, served)]
     kinds = list(dict.fromkeys(watched))
-    if found := [gvk for gvk in kinds if gvk in named]:
-        return found
+    if found := find_versions(text, [each for each in served if each.gvk in kinds]):
+        return [gvk for gvk in kinds if gvk in found]
     known = ", ".join(dict.fromkeys(gvk.kind_and_group.lower() for gvk in kinds))
-    kind = named[0].kind_and_group.lower()
+    kind = find_kind(text, served).kind_and_group.lower()
     raise ConfigError(f"{text} is {kind}, which is not in {file}; it has {known}")
 
 
