@@ -99,6 +99,22 @@ class ApiReader:
         type_ = {"apiVersion": resource.api_version, "kind": resource.kind}
         return [_shown({**type_, **item}) for item in found["items"]]
 
+    def serves(self, kind: str) -> bool:
+        """Return whether discovery lists a kind, and requests for its objects are handled.
+
+        Discovery may list one that has been deleted. No object is read: a webhook may have to
+        convert it.
+        """
+        try:
+            path = self._kind(kind).path("default", "none")
+            status, body = self._request(path)
+        except CannotReadError:
+            return False
+        # An unknown path has no Status with the name of an object.
+        return status == HTTPStatus.OK or (
+            status == HTTPStatus.NOT_FOUND and b'"name":"none"' in body
+        )
+
     def _kind(self, text: str) -> _Kind:
         """Resolve a kind as kubectl does; a custom one again each time, since versions change."""
         if (known := self._built_in.get(text)) is not None:
@@ -124,17 +140,21 @@ class ApiReader:
         return found
 
     def _read(self, path: str, accept: str = "application/json") -> Json | None:
+        status, content = self._request(path, accept)
+        if status == HTTPStatus.NOT_FOUND:
+            return None
+        if status != HTTPStatus.OK:
+            raise CannotReadError(content.decode(errors="replace"))
+        body: Json = json.loads(content)
+        return body
+
+    def _request(self, path: str, accept: str = "application/json") -> tuple[int, bytes]:
         headers = {**self._pool.headers, "Accept": accept}
         try:
             answer = self._pool.request("GET", f"{self._server}{path}", headers=headers)
         except urllib3.exceptions.HTTPError as error:
             raise CannotReadError(str(error)) from error
-        if answer.status == HTTPStatus.NOT_FOUND:
-            return None
-        if answer.status != HTTPStatus.OK:
-            raise CannotReadError(answer.data.decode(errors="replace"))
-        body: Json = json.loads(answer.data)
-        return body
+        return answer.status, answer.data
 
 
 def _words(resource: Json) -> set[str]:

@@ -98,16 +98,10 @@ class Kubectl:
         """Wait until the API server serves the kinds of these CRDs, given by name.
 
         `kubectl wait` fails while a new CRD has no conditions, and discovery lists the kind some
-        time after the condition Established. No resource is read: a webhook may have to convert it.
-        A 404 alone is no proof: the path of a kind that is not served yet has one as well.
+        time after the condition Established. It may list that of a deleted CRD of the same name.
         """
-        missing = [f'{crd} "none" not found' for crd in crds]
-        if crds:
-            command = ("get", *(f"{crd}/none" for crd in crds))
-            eventually(
-                lambda: self.run(*command).stderr,
-                lambda errors: all(error in errors for error in missing),
-            )
+        reader = _reader(self.program, os.environ.get("KUBECONFIG"))
+        eventually(lambda: [crd for crd in crds if not reader.serves(crd)], lambda left: not left)
 
     def wait_for_account(self, name: str = "default") -> None:
         """Wait for a service account: a controller creates that of a new namespace."""
