@@ -55,6 +55,15 @@ def has_children() -> bool:
     return True
 
 
+def has_unreaped_children() -> bool:
+    """Return whether this process has a child, running or ended; none is reaped."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def end_run() -> NoReturn:
     """Exit this process, which supervises a play, after terminating the play's processes."""
     end_descendants(os.getpid(), _PLAY_GRACE_SECONDS)

@@ -27,6 +27,7 @@ from ansible.module_utils.common import warnings as module_warnings
 
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.patches.replacing import replace
+from operator_runner.ansible.process_tree import has_unreaped_children
 from operator_runner.core.ansible_modules import Trait, modules_with
 
 _CORE = "ansible_collections.kubernetes.core.plugins"
@@ -116,7 +117,7 @@ def _compared(ended: int) -> dict[str, Any]:
         "environment": dict(os.environ),
         "open files": _open_files() - {ended, *_kept_connections()},
         "threads": threading.active_count(),
-        "child processes": _has_children(),
+        "child processes": has_unreaped_children(),
         "signal handlers": [signal.getsignal(number) for number in _SIGNALS],
         "blocked signals": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         "timer": signal.getitimer(signal.ITIMER_REAL),
@@ -153,14 +154,6 @@ def _is_open(number: int) -> bool:
     try:
         os.fstat(number)
     except OSError:
-        return False
-    return True
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
         return False
     return True
 

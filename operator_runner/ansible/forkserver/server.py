@@ -40,6 +40,7 @@ from operator_runner.ansible.process_tree import (
     adopt_orphans,
     die_with_parent,
     end_descendants,
+    has_unreaped_children,
 )
 from operator_runner.ansible.runner import run_environment, write_line
 
@@ -263,10 +264,10 @@ class Server:
         if self._runs <= prepared and not self._strays:
             self._drop_spare()
             ended_by = time.monotonic() + _EXIT_SECONDS
-            while _has_children() and time.monotonic() < ended_by:
+            while has_unreaped_children() and time.monotonic() < ended_by:
                 time.sleep(_PAUSE_SECONDS)
                 self._reap()
-        if _has_children():
+        if has_unreaped_children():
             refuse(operator)
         else:
             swap_out(operator)
@@ -359,15 +360,6 @@ def _fact_gathering(environment: dict[str, str]) -> FactGathering:
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
     return FactGathering(environment)
-
-
-def _has_children() -> bool:
-    """Return whether this process has children, without reaping them."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _answer(operator: socket.socket, answer: dict[str, str]) -> None:
