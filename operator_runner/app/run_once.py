@@ -98,12 +98,12 @@ async def find_resource(
     """
     missing: list[str] = []
     try:
+        served = await discovery.served()
         for watch in watches:
             try:
                 await discovery.resource(watch.gvk)
             except NotFound as error:
                 missing.append(str(error))
-        served = await discovery.served()
     except ApiError as error:
         raise ConfigError(f"--once: {error}") from error
     try:

@@ -35,7 +35,7 @@ def _install(name: str) -> None:
     if shutil.which(name) is not None:  # another test was faster
         return
     flags = ("--yes", "--quiet", "--no-install-recommends")
-    # Updates of the machine by itself may have the lock.
+    # Automatic updates may hold the lock.
     install = ["apt-get", "--option=DPkg::Lock::Timeout=600", "install", *flags, name]
     assert os.geteuid() == 0, f"{name} is not installed: run {' '.join(install)} as root"
     subprocess.run(["apt-get", "update", "--quiet"], check=True)

@@ -106,7 +106,7 @@ def swap_out(channel: socket.socket) -> bool:
     with contextlib.suppress(OSError), _signals_wait():
         for _ in range(_ATTEMPTS):
             regions = _regions()
-            # Shared memory is no region; pages that are not written do not exist.
+            # Shared, so that it is not among the regions. Only pages that are written use memory.
             with contextlib.closing(mmap.mmap(-1, ctypes.sizeof(_Memory))) as shared:
                 memory = _Memory.from_buffer(shared)
                 _prepare(memory, channel.fileno(), regions)
@@ -122,7 +122,7 @@ def swap_out(channel: socket.socket) -> bool:
 
 
 def refuse(channel: socket.socket) -> None:
-    """Tell the other end that the memory stays here."""
+    """Send the size REFUSED: this process keeps its memory."""
     with contextlib.suppress(OSError):  # it has gone
         channel.sendall(REFUSED.to_bytes(SIZE_BYTES, sys.byteorder))
 

@@ -71,12 +71,12 @@ class ProjectPreview:
 
     async def load_kinds(self) -> None:
         """Find the kinds of the watches in the cluster, and all others. Raises ApiError."""
+        self._served = await self._discovery.served()
         for watch in self._watches:
             try:
                 self._kinds.append((watch, await self._discovery.resource(watch.gvk)))
             except NotFound as error:
                 self.missing.append(str(error))
-        self._served = await self._discovery.served()
 
     async def find(self, name: ResourceName, namespace: str | None) -> WatchedResource:
         """Return a resource by name. Raises ConfigError if there is none, or no watch of its kind.

@@ -60,7 +60,7 @@ class JobRuns:
     events: list[RunEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # One that nobody takes while no operator runs: its Pods connect to the next one.
+        # No other process gets it between two operators: Pods of the first connect to the second.
         self.port = free_port()
         self.api = Api(self.connection)
         self.ref = ObjectRef.of(self.owner)
