@@ -84,9 +84,6 @@ def _table(found: Sequence[Sequence[Span]]) -> list[tuple[str, float]]:
         if name == "run":
             rows.extend((f"  {inner}", took) for inner, took in _medians(found, "play"))
     rows.append(("all of it", median(_total(spans, "operator") for spans in found)))
-    rows.append(
-        ("modules, within the above", median(_total(s, "processes", "module") for s in found))
-    )
     rows.append(("API requests, within the above", median(_total(s, "API") for s in found)))
     rows.extend((f"  {name}", length) for name, length in _medians(found, "API"))
     return rows
@@ -104,5 +101,5 @@ def _medians(found: Sequence[Sequence[Span]], lane: str) -> list[tuple[str, floa
     return [(name, median(lengths)) for name, lengths in sums.items()]
 
 
-def _total(spans: Sequence[Span], lane: str, name: str | None = None) -> float:
-    return sum(s.length for s in spans if s.lane == lane and name in {None, s.name})
+def _total(spans: Sequence[Span], lane: str) -> float:
+    return sum(span.length for span in spans if span.lane == lane)

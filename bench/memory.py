@@ -13,8 +13,8 @@ from bench.single import reconcile_steadily, tick
 
 _MB = 1024**2
 _RUNS = 3
-_PROCESSES = 3
-"""Minimum processes of a run: supervisor, play, module."""
+_PROCESSES = 2
+"""Processes of a run: supervisor and play, in which the module runs."""
 _NEXT, _PREPARED = 1, 2
 """The next run, and its processes that are kept ready: supervisor and play."""
 _IDLE = "5s"
@@ -98,7 +98,7 @@ def _row(work: str, ours: float, limit: int, target: int | None) -> Row:
 
 
 def _are_inside(site: Site, count: int) -> bool:
-    """Return whether all runs have a module process, and no process starts or ends."""
+    """Return whether all runs have their processes, and none starts or ends."""
     before = site.family()
     if len(site.runs()) != count + _NEXT or len(before) < 2 + _PROCESSES * count + _PREPARED:
         return False

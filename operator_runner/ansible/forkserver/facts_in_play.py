@@ -22,7 +22,8 @@ from ansible.modules import setup
 
 from operator_runner.ansible.forkserver import facts
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
-from operator_runner.ansible.patches.replacing import replace
+from operator_runner.ansible.forkserver.modules_in_play import with_arguments
+from operator_runner.ansible.patches.replacing import replace, replaced
 from operator_runner.core.ansible_modules import Trait, has_trait
 
 
@@ -89,30 +90,6 @@ class _Module(basic.AnsibleModule):  # type: ignore[misc]
 @contextlib.contextmanager
 def _as_the_module(call: ModuleCall) -> Iterator[None]:
     """Be called as the module meanwhile."""
-    owners: dict[Any, dict[str, Any]] = {
-        setup: {"AnsibleModule": _Module},
-        basic: {
-            "_ANSIBLE_ARGS": call.params.encode(),
-            "_ANSIBLE_PROFILE": call.profile,
-            "_PARSED_MODULE_ARGS": None,
-        },
-        _Module: {"printed": None},
-    }
-    before = {owner: {name: getattr(owner, name) for name in owners[owner]} for owner in owners}
-    folder = os.environ.get("PWD")
-    os.environ["PWD"] = call.cwd
-    try:
-        _set(owners)
+    _Module.printed = None
+    with with_arguments(call), replaced({f"{setup.__name__}:AnsibleModule": _Module}):
         yield
-    finally:
-        _set(before)
-        if folder is None:
-            del os.environ["PWD"]
-        else:
-            os.environ["PWD"] = folder
-
-
-def _set(owners: dict[Any, dict[str, Any]]) -> None:
-    for owner, attributes in owners.items():
-        for name, value in attributes.items():
-            setattr(owner, name, value)

@@ -12,6 +12,9 @@ import tempfile
 import threading
 import time
 import traceback
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -59,11 +62,20 @@ def begin_process() -> None:
     less often than in a new program, because most loaded objects stay.
     """
     atexit._clear()
+    # What its parent is to release.
+    weakref.finalize._registry.clear()  # type: ignore[attr-defined]
+    _finalize_at_exit()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.set_threshold(20_000, 20, 20)
     open_streams()
+
+
+def _finalize_at_exit() -> None:
+    """Register the exit function of `weakref.finalize`, which registers it only once itself."""
+    weakref.finalize._registered_with_atexit = True  # type: ignore[attr-defined]
+    atexit.register(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
 
 
 def open_streams() -> None:
@@ -92,6 +104,24 @@ def _stream(number: int, name: str, mode: str) -> io.TextIOWrapper:
     )
     stream.mode = mode  # type: ignore[misc]
     return stream
+
+
+@contextmanager
+def captured_output() -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
+    """Collect what this process writes to `sys.stdout` and `sys.stderr` within the block."""
+    before = sys.stdout, sys.stderr
+    buffers = io.BytesIO(), io.BytesIO()
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(buffer, chosen.encoding, chosen.errors, newline="\n", write_through=True)
+        for buffer, chosen in zip(buffers, _CHOSEN[1:], strict=True)
+    )
+    try:
+        yield buffers
+    finally:
+        # The wrappers would close the buffers.
+        for stream in (sys.stdout, sys.stderr):
+            stream.detach()
+        sys.stdout, sys.stderr = before
 
 
 def use_environment(environment: dict[str, str]) -> None:
@@ -142,6 +172,8 @@ def finish_module() -> int:
     except BaseException:  # noqa: BLE001 (as at the exit of an interpreter)
         traceback.print_exc()
         return 120
+    finally:
+        _finalize_at_exit()
     return 0
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NoReturn
@@ -38,6 +39,7 @@ from operator_runner.ansible.forkserver.module_process_reuse import (
     Idleness,
     ProcessState,
     forget_other_clients,
+    keep_connections,
 )
 from operator_runner.ansible.patches.replacing import replace
 
@@ -73,8 +75,9 @@ def _run_modules(orders: socket.socket) -> None:
                 initial = initial or ProcessState.now(given.ended)
                 idleness.end()
                 with warnings.catch_warnings():
-                    status = _run(given.call)
+                    status = run_program(given.call)
                 forget_other_clients()
+                keep_connections()
             else:
                 status = run_module(given.call)
         except KeyboardInterrupt:
@@ -128,7 +131,7 @@ def _have_no_output() -> None:
 def run_module(call: ModuleCall) -> int:
     """Run the module in the process environment of its task; return its exit status."""
     _settle(call)
-    return _run(call)
+    return run_program(call)
 
 
 def _settle(call: ModuleCall) -> None:
@@ -181,21 +184,28 @@ class _NamelessModule(importlib.machinery.SourceFileLoader):
 
 
 def install(utils: list[str]) -> None:
-    """Set up this process for a module instead of a controller; see ansible._internal.setup.
+    """Set up this process for a module instead of a controller.
 
     `utils` are the directories of `ansible.module_utils`, in the order of the search.
     """
     replace("ansible.module_utils:__path__", utils)
-    replace("ansible.module_utils._internal:is_controller", False)
-    replace("ansible.module_utils._internal:import_controller_module", lambda _name: None)
-    replace("ansible.module_utils._internal:get_controller_serialize_map", dict)
-    replace(
-        "ansible.module_utils._internal._traceback:_is_traceback_enabled",
-        _traceback._is_module_traceback_enabled,
-    )
+    for address, value in MODULE_SIDE.items():
+        replace(address, value)
 
 
-def _run(call: ModuleCall) -> int:
+MODULE_SIDE: Mapping[str, object] = {
+    "ansible.module_utils._internal:is_controller": False,
+    "ansible.module_utils._internal:import_controller_module": lambda _name: None,
+    "ansible.module_utils._internal:get_controller_serialize_map": dict,
+    "ansible.module_utils._internal._traceback:_is_traceback_enabled": (
+        _traceback._is_module_traceback_enabled
+    ),
+}
+"""What differs in the process of a module; see ansible._internal.setup."""
+
+
+def run_program(call: ModuleCall) -> int:
+    """Run the module in this process, which is set up for it; return its exit status."""
     try:
         _loader.run_module(
             json_params=call.params.encode(),

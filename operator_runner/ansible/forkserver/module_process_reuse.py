@@ -19,11 +19,13 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ansible.module_utils.common import warnings as module_warnings
+from urllib3 import connectionpool
 
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.patches.replacing import replace
@@ -59,13 +61,20 @@ def is_shareable_action(action: str) -> bool:
     return _enabled and action in _ACTIONS
 
 
+def is_shareable(call: ModuleCall) -> bool:
+    """Return whether a process may run further modules after this one."""
+    loaded = sys.modules.get(call.name)
+    if not _enabled or call.name not in _MODULES or loaded is None:
+        return False
+    return loaded.__file__ == call.path  # a role may have a module of the same name
+
+
 def share_key(call: ModuleCall) -> str:
     """Return the key of calls that may share a process; empty for a call that may not.
 
-    It covers everything but module and arguments. The module must be the one that is loaded.
+    It covers everything but module and arguments.
     """
-    loaded = sys.modules.get(call.name)
-    if not _enabled or call.name not in _MODULES or loaded is None or loaded.__file__ != call.path:
+    if not is_shareable(call):
         return ""
     common = (call.profile, call.utils, call.playbook_paths, call.open_files, call.environment)
     text = json.dumps([*common, call.cwd, call.umask], sort_keys=True)
@@ -98,16 +107,22 @@ class ProcessState:
         return next((name for name, value in self.compared.items() if now[name] != value), "")
 
     def put_back(self) -> None:
-        """Restore what a module may have changed: globals of ansible-core, locale and paths."""
+        """Restore what a module may have changed: globals of libraries, locale and paths."""
         basic = "ansible.module_utils.basic"
         for name in ("_ANSIBLE_ARGS", "_ANSIBLE_PROFILE", "_PARSED_MODULE_ARGS"):
             replace(f"{basic}:{name}", None)
-        traceback = "ansible.module_utils._internal._traceback"
-        replace(f"{traceback}:_module_tracebacks_enabled_events", None)
-        module_warnings._global_warnings.clear()
-        module_warnings._global_deprecations.clear()
+        replace("kubernetes.client.configuration:Configuration._default", None)
+        put_back_globals()
         locale.setlocale(locale.LC_ALL, self.locale)
         sys.path[:] = self.sys_path
+
+
+def put_back_globals() -> None:
+    """Forget what a module has left behind in ansible-core for itself."""
+    traceback = "ansible.module_utils._internal._traceback"
+    replace(f"{traceback}:_module_tracebacks_enabled_events", None)
+    module_warnings._global_warnings.clear()
+    module_warnings._global_deprecations.clear()
 
 
 def _compared(ended: int) -> dict[str, Any]:
@@ -168,6 +183,26 @@ def forget_other_clients() -> None:
         if files & temporary:
             # The files of its certificates are deleted with the module, as at its exit.
             _close(pool.pop(key))
+
+
+def forget_clients() -> None:
+    """Make kubernetes.core keep no client, without a word to the server.
+
+    In a fork, the connections of its parent go on.
+    """
+    pool = _clients()
+    for client in pool.values():
+        _close(client)
+    pool.clear()
+
+
+def keep_connections() -> None:
+    """Let connections of clients outlive the exit functions, which would close them."""
+    finalizers = weakref.finalize._registry  # type: ignore[attr-defined]
+    for finalizer in list(finalizers):
+        alive = finalizer.peek()
+        if alive is not None and alive[1] is connectionpool._close_pool_connections:
+            finalizer.atexit = False
 
 
 class Idleness:

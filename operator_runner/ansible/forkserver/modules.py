@@ -27,7 +27,7 @@ from ansible.plugins.shell.sh import ShellModule
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from operator_runner.ansible.data_maps import module_arguments
-from operator_runner.ansible.forkserver.facts_in_play import gather, needs_no_process
+from operator_runner.ansible.forkserver import facts_in_play, modules_in_play
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
 from operator_runner.ansible.forkserver.module_process_reuse import (
@@ -75,9 +75,13 @@ def _post_validate(
 ) -> Any:
     # Its condition holds by now; to template its arguments takes about as long as a fork.
     action = task.action
-    if not has_trait(action, Trait.PLAY) and not needs_no_process(action):
+    if not (has_trait(action, Trait.PLAY) or _needs_no_process(action)):
         announce_module(requests, shared=is_shareable_action(action))
     return original(task, templar=templar)
+
+
+def _needs_no_process(action: str) -> bool:
+    return facts_in_play.needs_no_process(action) or modules_in_play.needs_no_process(action)
 
 
 def _execute_module(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
@@ -178,9 +182,12 @@ def _exec_command(
     call = payload.call
     if connection.cwd is not None:
         call = replace(call, cwd=os.fsdecode(connection.cwd))
-    printed = gather(call)
+    printed = facts_in_play.gather(call)
     if printed is not None:
         return 0, printed, b""
+    ended = modules_in_play.run_module(call)
+    if ended is not None:
+        return ended
     return call_module(requests, call, share_key(call))
 
 

@@ -111,6 +111,7 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     patches.install("temporary-directories")
     patches.install("tasks-in-play")
     patches.install("results-without-queue")
+    patches.install("modules-in-play")
     patches.install("plain-results")
     patches.install("template-error-lines")
 

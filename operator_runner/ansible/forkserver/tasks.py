@@ -14,7 +14,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,17 @@ def install() -> None:
 
 
 def install_results_without_queue() -> None:
-    """Pass results of tasks in this process to the strategy directly."""
+    """Pass results and messages of tasks in this process to the strategy directly."""
     wrap("ansible.plugins.strategy:StrategyBase.__init__", _init_strategy)
+
+
+def is_in_play() -> bool:
+    """Return whether this thread runs a task in the play's process, and alone.
+
+    While another thread handles messages of the task, it needs the streams of the play.
+    """
+    queue = _display_queue.queue
+    return isinstance(queue, _Queue) and not queue.is_used
 
 
 def _start_or_run(start: Callable[..., None], worker: Any) -> None:
@@ -82,7 +91,7 @@ def _parent_process(original: Callable[[], Any]) -> Any:
 
 def _init_strategy(original: Callable[..., None], strategy: Any, *args: Any, **kwargs: Any) -> None:
     original(strategy, *args, **kwargs)
-    _results.strategy = strategy
+    _Queue.strategy = strategy
 
 
 class _DisplayQueue(threading.local):
@@ -99,52 +108,72 @@ class _DisplayQueue(threading.local):
 
     @contextlib.contextmanager
     def redirected(self, queue: Any) -> Iterator[None]:
-        """Send messages to the queue within the block."""
-        self.queue = queue
+        """Send messages to the queue within the block; None displays them."""
+        outer, self.queue = self.queue, queue
         try:
             yield
         finally:
-            self.queue = None
+            self.queue = outer
 
 
 _display_queue = _DisplayQueue()
 
 
 class _Queue:
-    """The queue of results for one task, which notes whether anything went through it."""
+    """The queue for messages and the result of one task.
 
-    def __init__(self, queue: Any) -> None:
-        self._queue = queue
-        self.used = False
-
-    def __getattr__(self, name: str) -> Any:
-        self.used = True
-        return getattr(self._queue, name)
-
-
-class _Results:
-    """The strategy of the current play, which waits for results."""
+    Without a need for the queue, they are handled at once, instead of by the thread that reads
+    it: see ansible.plugins.strategy.results_thread_main. A result is a copy in any case, as from a
+    worker.
+    """
 
     strategy: Any = None
-    """None where results go through the queue."""
+    """The strategy of the current play; None where everything goes through the queue."""
 
-    def hand_over(self, result: Any, queue: _Queue) -> None:
-        """Give a task's result to the play, after all messages of the task.
+    def __init__(self, queue: Any, task: Any) -> None:
+        self._queue = queue
+        # The timeout of a task could interrupt the handling of a message.
+        self._is_direct = self.strategy is not None and not task.timeout
+        self.is_used = False
+        """Whether the thread that reads the queue may have to handle messages of this task."""
 
-        If the task has sent no message, there is no order to keep: the play gets the result at
-        once, instead of sleeping until the thread that reads the queue has it. It is a copy in
-        any case, as from a worker.
-        """
-        if queue.used or self.strategy is None:
-            queue.send_task_result(result)
+    def __getattr__(self, name: str) -> Any:
+        self.is_used = True
+        return getattr(self._queue, name)
+
+    def send_display(self, method: str, *args: Any, **kwargs: Any) -> None:
+        """Display a message; see FinalQueue."""
+        if not self._handles_directly():
+            self._queue.send_display(method, *args, **kwargs)
             return
-        copied = _copy(result.as_wire_task_result())
-        arrived = self.strategy._convert_wire_task_result_to_raw(copied)
+        with _display_queue.redirected(None):
+            Context().run(getattr(Display(), method), *args, **kwargs)
+
+    def send_callback(self, method_name: str, result: Any) -> None:
+        """Call the callback plugins with the result of an item; see FinalQueue."""
+        if not self._handles_directly():
+            self._queue.send_callback(method_name, result)
+            return
+        with _display_queue.redirected(None):
+            Context().run(self.strategy._tqm.send_callback, method_name, self._arrived(result))
+
+    def send_task_result(self, result: Any) -> None:
+        """Give the result of the task to the play, after all messages; see FinalQueue."""
+        if not self._handles_directly():
+            self._queue.send_task_result(result)
+            return
+        arrived = self._arrived(result)
         with self.strategy._results_lock:
             self.strategy._results.append(arrived)
 
+    def _handles_directly(self) -> bool:
+        self.is_used = self.is_used or not self._is_direct
+        return not self.is_used
 
-_results = _Results()
+    def _arrived(self, result: Any) -> Any:
+        return self.strategy._convert_wire_task_result_to_raw(_copy(result.as_wire_task_result()))
+
+
 _kept: ContextVar[list[Any]] = ContextVar("kept")
 """Objects that a copy shares with its original."""
 
@@ -224,8 +253,8 @@ def _run(worker: Any) -> None:
     """Do the work of the worker in this process; see WorkerProcess._run."""
     task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
     task._parent = worker._task._parent
-    queue = _Queue(worker._final_q)
-    with _process_as_it_was(), _display_queue.redirected(queue), _task.TaskContext(task):
+    queue = _Queue(worker._final_q, task)
+    with process_as_it_was(), _display_queue.redirected(queue), _task.TaskContext(task):
         result = TaskExecutor(
             worker._host,
             task,
@@ -239,11 +268,11 @@ def _run(worker: Any) -> None:
     raw = _RawTaskResult(
         host=worker._host, task=task, return_data=result, task_fields=task.dump_attrs()
     )
-    _results.hand_over(raw, queue)
+    queue.send_task_result(raw)
 
 
 @contextlib.contextmanager
-def _process_as_it_was() -> Iterator[None]:
+def process_as_it_was() -> Iterator[None]:
     """Undo changes of the process by templates, which would have ended with a worker."""
     cwd, environment = os.getcwd(), _environment()  # noqa: PTH109
     umask = current_umask()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from operator_runner.ansible.patches.registry import PATCHES
@@ -22,6 +23,19 @@ def replace(address: str, value: Any, owner: Any = None) -> None:
     if address not in _DECLARED:
         raise ValueError(f"undeclared patch of {address}: add it to patches/registry.py")
     setattr(_owner(address) if owner is None else owner, _name(address), value)
+
+
+@contextmanager
+def replaced(values: Mapping[str, Any]) -> Iterator[None]:
+    """Replace the symbols with these addresses within the block; see `replace`."""
+    before = {address: getattr(_owner(address), _name(address)) for address in values}
+    try:
+        for address, value in values.items():
+            replace(address, value)
+        yield
+    finally:
+        for address, value in before.items():
+            replace(address, value)
 
 
 def wrap(address: str, wrapper: Callable[..., Any], owner: Any = None) -> None:

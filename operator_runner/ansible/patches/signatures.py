@@ -23,7 +23,8 @@ def signature_of(found: Any) -> str:
     """
     if isinstance(found, ModuleType):
         return "module"
-    if not callable(found):
+    if not callable(found) or inspect.isbuiltin(found):
+        # Which builtin functions have a signature depends on the version of Python too.
         return type(found).__name__
     try:
         signature = inspect.signature(found)

@@ -1,12 +1,15 @@
-"""Modules that share a process: results with and without sharing, and processes of their own."""
+"""Modules that share a process, or run in that of the play: results, processes, what is left."""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from operator_runner.ansible.executor import open_launcher
 from operator_runner.core.settings import AnsibleSettings
@@ -14,10 +17,22 @@ from tests.contract.ansible.launchers.projects import Project, library
 from tests.contract.ansible.launchers.records import Record, differences
 
 _SETTINGS = AnsibleSettings(skip_facts=True)
-_PATCH = "shared-module-process"
+_SHARED, _IN_PLAY = "shared-module-process", "modules-in-play"
 _OBJECT = "{apiVersion: v1, kind: ConfigMap, metadata: {name: shared, namespace: default}}"
 _CHILDREN = "ps -o pid= --ppid $(ps -o ppid= -p $(ps -o ppid= -p $$))"
 """Prints the children of the supervisor. The shell is a child of the play, as its pipe lookup."""
+_STATE = (
+    "cd /proc/$PPID && grep -E '^(Umask|Threads|SigIgn|SigCgt)' status && readlink cwd"
+    " && cat limits && ls -l fd | grep -vE 'socket:|pipe:' | sed 's/.* -> //' | sort"
+)
+"""Prints what the play has, except connections, and pipes, which it has for this command."""
+_SOCKETS = "readlink /proc/$PPID/fd/* | grep socket: | tr -dc '0-9\\n'"
+_COMMANDS = {
+    "children": _CHILDREN,
+    "state": _STATE,
+    "sockets": _SOCKETS,
+    "sockets_of_all": f"for each in $({_CHILDREN}); do {_SOCKETS.replace('$PPID', '$each')}; done",
+}
 
 
 def _look(name: str) -> str:
@@ -94,29 +109,152 @@ module.exit_json(cwd=os.getcwd(), files=len(os.listdir('/proc/self/fd')))
 
 
 @pytest.fixture
-def kubeconfig(control_plane: Path) -> str:
-    """Return the kubeconfig of the control plane."""
-    return control_plane.read_text()
+def inline_kubeconfig(control_plane: Path) -> str:
+    """Return the kubeconfig of the control plane in JSON, with certificates within it."""
+    return json.dumps(yaml.safe_load(control_plane.read_text()))
+
+
+@pytest.fixture
+def kubeconfig(inline_kubeconfig: str, tmp_path: Path) -> str:
+    """Return a kubeconfig that names its certificates by file, as those of runs do.
+
+    Clients with certificates within the kubeconfig are not kept.
+    """
+    config = json.loads(inline_kubeconfig)
+    for entry in (config["clusters"][0]["cluster"], config["users"][0]["user"]):
+        for field in [field for field in entry if field.endswith("-data")]:
+            file = tmp_path / field
+            file.write_bytes(base64.b64decode(entry.pop(field)))
+            entry[field.removesuffix("-data")] = str(file)
+    return json.dumps(config)
 
 
 async def _run(kubeconfig: str, folder: Path, tasks: str, *disabled: str) -> Record:
     """Run tasks by a new fork server, in a directory that each run finds empty."""
-    project = Project(tasks, _FILES, variables={"children": _CHILDREN}, kubeconfig=kubeconfig)
+    project = Project(tasks, _FILES, variables=_COMMANDS, kubeconfig=kubeconfig)
     async with open_launcher("warm", replace(_SETTINGS, disabled_patches=disabled)) as launcher:
         record = await project.run(launcher, folder / "run" / "site")
     (folder / "run").rename(folder / os.urandom(8).hex())
     return record
 
 
-async def test_a_sequence_of_modules_gives_the_same_with_and_without_sharing(
+async def test_a_sequence_of_modules_gives_the_same_in_all_processes(
     kubeconfig: str, tmp_path: Path
 ) -> None:
     """After failures, in loops, and with other environments, users and modules between them."""
-    shared = await _run(kubeconfig, tmp_path, _SEQUENCE)
-    separate = await _run(kubeconfig, tmp_path, _SEQUENCE, _PATCH)
-    assert shared.tasks()[-1] == "Delete"
-    found = differences(("shared", "separate"), shared, separate)
+    separate = await _run(kubeconfig, tmp_path, _SEQUENCE, _SHARED)
+    assert separate.tasks()[-1] == "Delete"
+    shared = await _run(kubeconfig, tmp_path, _SEQUENCE, _IN_PLAY)
+    in_play = await _run(kubeconfig, tmp_path, _SEQUENCE)
+    found = differences(("separate", "shared"), separate, shared)
     assert not found, found
+    found = differences(("separate", "in the play"), separate, in_play)
+    assert not found, found
+
+
+async def test_modules_of_tasks_in_the_play_have_no_process(
+    kubeconfig: str, tmp_path: Path
+) -> None:
+    """Also those of a loop, and after one that has failed."""
+    tasks = (
+        _READ.format(name="Read", namespace="default")
+        + _look("After one")
+        + _READ.format(name="Read all", namespace="'{{ item }}'")
+        + "  loop: [default, kube-public, kube-system]\n"
+        + _look("After a loop")
+        + "- name: Wrong\n  kubernetes.core.k8s: {state: nonsense}\n  ignore_errors: true\n"
+        + _READ.format(name="Read again", namespace="default")
+        + _look("At the end")
+    )
+    record = await _run(kubeconfig, tmp_path, tasks)
+    assert record.outcome.successful, record.outcome.failures
+    (play,) = record.result("After one")["msg"]
+    assert record.result("After a loop")["msg"] == [play]
+    assert record.result("At the end")["msg"] == [play]
+
+
+async def test_modules_in_the_play_leave_it_as_it_was(
+    kubeconfig: str, inline_kubeconfig: str, tmp_path: Path
+) -> None:
+    """Its threads, signals, umask, directory, limits, environment, open and temporary files.
+
+    The cache of discovery is a temporary file that later runs find.
+    """
+    look = """
+- name: {name}
+  debug:
+    msg:
+      process: '{{{{ lookup("pipe", state) }}}}'
+      environment: '{{{{ query("pipe", "env | sort") }}}}'
+      temporary: '{{{{ query("pipe", "find $TMPDIR -type f ! -name k8srcp-*.json") }}}}'
+"""
+    inline = f"""
+- name: Certificates in temporary files
+  kubernetes.core.k8s_info: {{kind: Namespace, name: default, kubeconfig: {inline_kubeconfig}}}
+"""
+    # The first lookups import what they need.
+    tasks = "".join(
+        (look.format(name="Warm up"), look.format(name="Before"), _SEQUENCE, inline)
+    ) + look.format(name="After")
+    record = await _run(kubeconfig, tmp_path, tasks)
+    assert record.outcome.successful, record.outcome.failures
+    assert record.result("After")["msg"] == record.result("Before")["msg"]
+
+
+async def test_workers_make_connections_of_their_own(kubeconfig: str, tmp_path: Path) -> None:
+    """A lookup in a worker does not use the connection of the play, which goes on with it."""
+    sockets = """
+- name: {name}
+  debug: {{msg: '{{{{ lookup("pipe", sockets).split() }}}}'}}
+"""
+    worker = """
+- name: Worker
+  debug:
+    msg:
+      found: '{{ lookup("kubernetes.core.k8s", kind="Namespace", resource_name="default") }}'
+      sockets: '{{ lookup("pipe", sockets).split() }}'
+  delegate_to: localhost
+"""
+    tasks = (
+        sockets.format(name="At first")
+        + _READ.format(name="Read", namespace="default")
+        + sockets.format(name="After a module")
+        + worker
+        + _READ.format(name="Read again", namespace="kube-public")
+        + sockets.format(name="At the end")
+    )
+    record = await _run(kubeconfig, tmp_path, tasks)
+    assert record.outcome.successful, record.outcome.failures
+    at_first, after, at_the_end = (
+        set(record.result(name)["msg"]) for name in ("At first", "After a module", "At the end")
+    )
+    (connection,) = after - at_first
+    in_worker = record.result("Worker")["msg"]
+    assert in_worker["found"]["metadata"]["name"] == "default"
+    assert connection not in in_worker["sockets"]
+    assert connection in at_the_end
+
+
+async def test_the_timeout_of_a_task_interrupts_its_module_in_the_play(
+    kubeconfig: str, tmp_path: Path
+) -> None:
+    """The next module has a connection without the rest of a response."""
+    tasks = (
+        """
+- name: Never there
+  kubernetes.core.k8s_info:
+    {kind: ConfigMap, name: never, namespace: default, wait: true, wait_timeout: 3600}
+  timeout: 1
+  ignore_errors: true
+"""
+        + _READ.format(name="After", namespace="default")
+        + _look("Look")
+    )
+    record = await _run(kubeconfig, tmp_path, tasks)
+    assert record.outcome.successful, record.outcome.failures
+    assert "Timed out after 1 second" in record.result("Never there")["msg"]
+    assert record.result("After")["resources"][0]["metadata"]["name"] == "default"
+    assert len(record.result("Look")["msg"]) == 1
 
 
 async def test_consecutive_modules_share_a_process(kubeconfig: str, tmp_path: Path) -> None:
@@ -125,11 +263,34 @@ async def test_consecutive_modules_share_a_process(kubeconfig: str, tmp_path: Pa
     tasks = "".join(
         _READ.format(name=f"Read {name}", namespace=name) + _look(f"After {name}") for name in names
     )
-    record = await _run(kubeconfig, tmp_path, tasks)
+    record = await _run(kubeconfig, tmp_path, tasks, _IN_PLAY)
     assert record.outcome.successful, record.outcome.failures
     waiting = [set(record.result(f"After {name}")["msg"]) for name in names]
     # The play itself, and the process of all three modules.
     assert len(waiting[0] & waiting[1] & waiting[2]) == 2, waiting
+
+
+async def test_consecutive_modules_share_a_connection(kubeconfig: str, tmp_path: Path) -> None:
+    """The end of a module, which runs exit functions, does not close it."""
+    look = """
+- name: {name}
+  debug: {{msg: '{{{{ lookup("pipe", sockets_of_all).split() }}}}'}}
+"""
+    tasks = (
+        look.format(name="At first")
+        + _READ.format(name="Read", namespace="default")
+        + look.format(name="After a module")
+        + _READ.format(name="Read again", namespace="kube-public")
+        + look.format(name="At the end")
+    )
+    record = await _run(kubeconfig, tmp_path, tasks, _IN_PLAY)
+    assert record.outcome.successful, record.outcome.failures
+    at_first, after, at_the_end = (
+        set(record.result(name)["msg"]) for name in ("At first", "After a module", "At the end")
+    )
+    # That of the supervisor, and the connection to the API server.
+    assert len(after - at_first) == 2
+    assert at_the_end == after
 
 
 async def test_a_module_that_fails_ends_its_process(kubeconfig: str, tmp_path: Path) -> None:
@@ -141,7 +302,7 @@ async def test_a_module_that_fails_ends_its_process(kubeconfig: str, tmp_path: P
         + _READ.format(name="After", namespace="default")
         + _look("Look after")
     )
-    record = await _run(kubeconfig, tmp_path, tasks)
+    record = await _run(kubeconfig, tmp_path, tasks, _IN_PLAY)
     before, after = (set(record.result(name)["msg"]) for name in ("Look before", "Look after"))
     # The process that failed may still be listed until the supervisor has waited for it.
     assert after - before, (before, after)

@@ -153,7 +153,7 @@ async def test_a_patch_that_does_not_fit_is_left_out(
     assert warning["symbol"] == address
     assert warning["version"].startswith("ansible-core 2.")
     assert warning["difference"] == "expected (self, other), found (self)"
-    assert warning["dependents"] == ["results-without-queue"]
+    assert warning["dependents"] == ["results-without-queue", "modules-in-play"]
     assert record.tasks()[-1] == "Undefined"
 
 
@@ -198,7 +198,7 @@ def test_a_missing_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> No
     assert mismatch.difference == "expected bool, found absent"
     expected = {
         *("module-forks", "module-announcement", "shared-module-process"),
-        *("cached-facts", "facts-in-play"),
+        *("cached-facts", "facts-in-play", "modules-in-play"),
     }
     assert set(mismatch.dependents) == expected
     assert not any(name in selection for name in (mismatch.patch, *mismatch.dependents))

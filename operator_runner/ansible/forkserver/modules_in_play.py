@@ -1,0 +1,138 @@
+"""Run modules of kubernetes.core and operator_sdk.util in the process of the play.
+
+They are the modules that may share a process (see `module_process_reuse`): they only send requests
+to the API server. A process for them costs more than they do. Where a task runs in the play's
+process, its module does so too, and what a module may change is put back after it. The clients of
+the API are kept on purpose, with their connections and discovery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import locale
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+
+from ansible import module_utils
+
+from operator_runner.ansible.forkserver.forks import captured_output
+from operator_runner.ansible.forkserver.module_calls import ModuleCall
+from operator_runner.ansible.forkserver.module_process import MODULE_SIDE, run_program
+from operator_runner.ansible.forkserver.module_process_reuse import (
+    Idleness,
+    forget_clients,
+    forget_other_clients,
+    is_shareable,
+    is_shareable_action,
+    put_back_globals,
+)
+from operator_runner.ansible.forkserver.tasks import is_in_play, process_as_it_was
+from operator_runner.ansible.patches.replacing import replaced
+
+_idleness = Idleness()
+_enabled = False
+
+
+def install() -> None:
+    """Let this process run modules itself; its forks, which are workers, make their own clients."""
+    global _enabled  # noqa: PLW0603 (a switch of this process, as all patches)
+    _enabled = True
+    os.register_at_fork(after_in_child=forget_clients)
+
+
+def needs_no_process(action: str) -> bool:
+    """Return whether the module of the current task is likely to run in this process."""
+    return _enabled and is_shareable_action(action) and is_in_play()
+
+
+def run_module(call: ModuleCall) -> tuple[int, bytes, bytes] | None:
+    """Run a module; return its exit status, standard output and error; None: it needs a process.
+
+    Whatever interrupts the module, as the timeout of its task does, passes through.
+    """
+    if not _needs_nothing_else(call):
+        return None
+    _idleness.end()
+    status = None
+    try:
+        with process_as_it_was(), captured_output() as (out, err), _as_the_module(call):
+            status = run_program(call)
+    finally:
+        if status != 0:  # or interrupted: a connection may be in the middle of a response
+            forget_clients()
+        _idleness.begin()
+    return status, out.getvalue(), err.getvalue()
+
+
+def _needs_nothing_else(call: ModuleCall) -> bool:
+    """Return whether the module can run here, in the environment that this process has."""
+    return (
+        _enabled
+        and is_in_play()
+        and is_shareable(call)
+        and call.utils == list(module_utils.__path__)
+        and not call.open_files
+        and call.environment == dict(os.environ)
+        and call.cwd == os.getcwd()  # noqa: PTH109
+    )
+
+
+@contextlib.contextmanager
+def with_arguments(call: ModuleCall) -> Iterator[None]:
+    """Give this process the arguments of the module, and its PWD, within the block."""
+    basic = "ansible.module_utils.basic"
+    arguments = {
+        f"{basic}:_ANSIBLE_ARGS": call.params.encode(),
+        f"{basic}:_ANSIBLE_PROFILE": call.profile,
+        f"{basic}:_PARSED_MODULE_ARGS": None,
+    }
+    folder = os.environ.get("PWD")
+    os.environ["PWD"] = call.cwd
+    try:
+        with replaced(arguments):
+            yield
+    finally:
+        if folder is None:
+            del os.environ["PWD"]
+        else:
+            os.environ["PWD"] = folder
+
+
+@contextlib.contextmanager
+def _as_the_module(call: ModuleCall) -> Iterator[None]:
+    """Be the process of a module within the block; then put back what it may have changed."""
+    argv, path, language = sys.argv, list(sys.path), locale.setlocale(locale.LC_ALL)
+    sys.argv = [call.path]
+    configuration = "kubernetes.client.configuration:Configuration._default"
+    try:
+        with (
+            with_arguments(call),
+            replaced({**MODULE_SIDE, configuration: None}),
+            warnings.catch_warnings(),
+            _exit_functions(),
+        ):
+            yield
+    finally:
+        put_back_globals()
+        sys.argv = argv
+        sys.path[:] = path
+        if locale.setlocale(locale.LC_ALL) != language:
+            locale.setlocale(locale.LC_ALL, language)
+
+
+@contextlib.contextmanager
+def _exit_functions() -> Iterator[None]:
+    """Call functions that are registered within the block at its end, as at that of a process."""
+    registered = contextlib.ExitStack()
+    with replaced({"atexit:register": registered.callback}):
+        try:
+            yield
+        finally:
+            forget_other_clients()
+            try:
+                registered.close()
+            except Exception:  # noqa: BLE001 (as at the exit of an interpreter)
+                traceback.print_exc()
