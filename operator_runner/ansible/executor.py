@@ -49,7 +49,7 @@ class Launcher(Protocol):
     """Starts runs."""
 
     async def ready(self) -> None:
-        """Return when runs can be started."""
+        """Return when runs can be started; prepare for one that is about to."""
 
     def start(
         self, request: RunRequest, rundir: RunDir
@@ -143,8 +143,10 @@ class AnsibleExecutor:
         outcome: RunOutcome | None = None
         left_processes = False
         try:
+            launcher = self._launcher_of(request)
+            await launcher.ready()  # not part of the timeout and the duration
             await asyncio.to_thread(rundir.prepare, request, self._ansible)
-            outcome, left_processes = await self._run(request, rundir, builder, on_event)
+            outcome, left_processes = await self._run(launcher, request, rundir, builder, on_event)
         except (RunError, OSError) as error:
             outcome = builder.build_aborted(
                 datetime.now(UTC), f"Unable to run reconciliation: {error}"
@@ -211,8 +213,15 @@ class AnsibleExecutor:
         except OSError:
             return ""
 
+    def _launcher_of(self, request: RunRequest) -> Launcher:
+        if request.job is None:
+            return self._launcher
+        assert self._jobs is not None
+        return self._jobs
+
     async def _run(
         self,
+        launcher: Launcher,
         request: RunRequest,
         rundir: RunDir,
         builder: OutcomeBuilder,
@@ -221,11 +230,6 @@ class AnsibleExecutor:
         """Return the outcome, and whether processes of the run are still running."""
         timed = request.timeout is not None and self._ask is None
         seconds = request.timeout.total_seconds() if request.timeout and timed else None
-        launcher = self._launcher
-        if request.job is not None:
-            assert self._jobs is not None
-            launcher = self._jobs
-        await launcher.ready()  # not part of the timeout and the duration
         builder.started = datetime.now(UTC)
         try:
             async with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -504,7 +505,8 @@ class RunRequest:
     `uid` is that of the resource, and `state_key` identifies its desired state and the kind of the
     run: a Job that was started for the same state can be adopted. `dry_run` runs the play in check
     mode; tasks that act on the cluster run all the same. `environment` are further variables of
-    the processes of the run.
+    the processes of the run. `requested_at` is a time of the monotonic clock: the run uses no
+    older state of files that are loaded for all runs.
     """
 
     run_id: str
@@ -522,6 +524,7 @@ class RunRequest:
     state_key: str = ""
     dry_run: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    requested_at: float = field(default_factory=time.monotonic, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

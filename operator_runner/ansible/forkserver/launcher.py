@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -163,6 +162,7 @@ class WarmLauncher:
             if self._server is not None:
                 with contextlib.suppress(OSError):  # it has ended; `start` replaces it
                     await self._server.swap_in()
+                    self._server.check_files()
 
     async def close(self) -> None:
         """End all servers and their runs."""
@@ -178,7 +178,7 @@ class WarmLauncher:
         """Start a run; leaving the block ends its remaining processes."""
         spec = run_spec(request, rundir, self._ansible)
         header = {
-            "requested_at": time.monotonic(),
+            "requested_at": request.requested_at,
             "content": str(request.content.path),
             # The part that is the same for every run.
             "sandbox": {**spec["sandbox"], "visible": [], "readable": []},

@@ -47,7 +47,7 @@ class Message:
     _room = bytearray(MAX_MESSAGE_BYTES)
 
     def __init__(self, channel: socket.socket) -> None:
-        """Wait for the message; `attached` is None once the other end is closed."""
+        """Wait for the message; `attached` is its socket, if it has one."""
         self._size, rights, _, _ = channel.recvmsg_into(
             [self._room], socket.CMSG_SPACE(array.array("i").itemsize)
         )
@@ -68,6 +68,11 @@ class Message:
     ) -> None:
         """Wipe the memory."""
         self._room[: self._size] = bytes(self._size)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the other end of the channel is closed, and there is no message."""
+        return not self._size
 
     @property
     def whole(self) -> memoryview:

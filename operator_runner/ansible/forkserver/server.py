@@ -156,7 +156,7 @@ class Server:
         patches: PatchSelection,
         children: Collection[int],
     ) -> None:
-        """`environment` is the one that everything was loaded with, from `started` on.
+        """`environment` is the one that everything was loaded with, from the time `started` on.
 
         `children` are processes that were forked meanwhile. `scope` are the arguments of
         `landlock.scope_signals`; None: it is not called.
@@ -166,7 +166,8 @@ class Server:
         self._control = control
         self._environment = environment
         self._freshness = freshness
-        self._started = started
+        self._compared = started
+        """Time after which the files were loaded, or were still those that are loaded."""
         self._runs = {*children}
         self._spare: _Spare | None = None
         self._is_stale = False
@@ -212,17 +213,17 @@ class Server:
     def _take(self) -> bool:
         """Give the next run to a supervisor; return False if the operator has closed the socket."""
         with Message(self._control) as message:
+            order = {} if message.is_end else message.for_server()
+            if order.get("check_files"):
+                self._changed_file(time.monotonic())
+                return True
             if message.attached is None:
                 return False
             with message.attached as operator:
-                order = message.for_server()
                 if order.get("swap_out"):
                     self._swap_out(operator)
                     return True
-                # A run that was requested before loading began gets loaded files that are newer
-                # than its request. So files that change all the time do not delay it for ever.
-                is_fresh = order["requested_at"] <= self._started
-                changed = None if is_fresh else self._freshness.changed()
+                changed = self._changed_file(order["requested_at"])
                 if changed is not None:
                     self._retire()
                     _answer(operator, {"stale": changed})
@@ -238,6 +239,20 @@ class Server:
                     self._facts.note(order["sandbox"])
         self._gather_facts()
         return True
+
+    def _changed_file(self, requested_at: float) -> str | None:
+        """Return a loaded file that has changed on disk before a run was requested, or None.
+
+        Nothing is compared for a run that was requested before loading began: what it gets is
+        newer than its request, and files that change all the time do not delay it for ever.
+        """
+        if requested_at <= self._compared:
+            return None
+        now = time.monotonic()
+        changed = self._freshness.changed()
+        if changed is None:
+            self._compared = now
+        return changed
 
     def _gather_facts(self) -> None:
         if self._facts is None:

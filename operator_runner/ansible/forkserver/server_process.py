@@ -83,6 +83,14 @@ class ForkServer:
                 raise BrokenPipeError(*error.args) from error
             raise
 
+    def check_files(self) -> None:
+        """Have it compare the files that it has loaded with the disk; the next run need not wait.
+
+        Raises OSError if the server is gone.
+        """
+        with contextlib.suppress(BlockingIOError):  # it has much to do: the run waits
+            self._control.send(message({"check_files": True}, {}), socket.MSG_DONTWAIT)
+
     async def swap_out(self) -> bool:
         """Keep the memory of the server here, compressed, until the next run.
 
