@@ -12,19 +12,17 @@ from statistics import median
 
 from bench.api import WEB
 from bench.environment import BenchEnvironment, Setup
-from bench.errors import BenchError
 from bench.figures import Goal, Row, times
+from bench.go_build import build_go
 from bench.latency import edit_and_wait, settle
-from operator_runner.devcluster import go_tool
 
 _SOURCE = Path(__file__).parent / "native"
 _GO = (1, 24)
-_PROGRAM = Path("build/bench/native").resolve()
 
 
 def native(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
     """Edit a resource of the role whose first task writes the Deployment, and one in Go."""
-    program = _build()
+    program = build_go(_SOURCE, ".", _GO)
     namespace = f"bench-{secrets.token_hex(4)}"
     environment.api.make_namespace(namespace)
     with (
@@ -49,18 +47,6 @@ def native(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
         Goal(None, 5),
         times,
     )
-
-
-def _build() -> Path:
-    """Build the operator; a second time takes a second. Raises BenchError and ClusterError."""
-    command = [go_tool.find(_GO, "the operator in Go"), "build", "-o", str(_PROGRAM), "."]
-    environment = go_tool.environment({})
-    done = subprocess.run(
-        command, cwd=_SOURCE, env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise BenchError(f"cannot build {_SOURCE}: {done.stderr}")
-    return _PROGRAM
 
 
 @contextmanager
