@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import yaml
@@ -20,13 +22,13 @@ from bench import accounting
 from bench.api import EMPTY, FILES, LONG, NGINX, PAUSE, THREE, WEB, Api, Kind, definition
 from bench.errors import BenchError
 from operator_runner.devcluster import Cluster, ports
-from tests.support.operator import REPOSITORY, Operator, copy_project
+from tests.support.operator import REPOSITORY, Operator, OperatorProcess, copy_project
 
 PROJECT = Path(__file__).parent / "project"
 _IDLE_TIMEOUT_SECONDS = 180.0
 _QUIET_SECONDS = 0.3
 """Time without a new process; longer than the fork server's delay before it prepares a run."""
-_LOG_LINES = 12
+_LOG_LINES, _LOG_WIDTH = 12, 1000
 _INCLUDED = {"long": ("component",)}
 """Roles that a role includes."""
 _FORK_SERVER = "operator_runner.ansible.forkserver.server"
@@ -54,6 +56,9 @@ class Setup:
 class Site:
     """An operator process, its watched namespace, and its folders."""
 
+    success: ClassVar[bytes] = b'"Reconciled"'
+    """What the log has once for each successful run."""
+
     def __init__(self, api: Api, kubeconfig: Path, scratch: Path, setup: Setup) -> None:
         """Prepare without starting; `scratch` must exist."""
         self.api, self.setup, self.scratch = api, setup, scratch
@@ -70,38 +75,74 @@ class Site:
             "ANSIBLE_GATHERING": gathering,
             **setup.environment,
         }
-        self.operator = Operator(
-            _project(scratch, setup), kubeconfig, self.namespace, scratch, environment
-        )
+        self.operator = self._prepare(_project(scratch, setup), kubeconfig, environment)
         # A restarted operator has the same port, as with the default one.
         (self._port,) = ports.free("127.0.0.1", 1)
         self._read, self._ended = 0, 0
 
+    def _prepare(
+        self, project: Path, kubeconfig: Path, environment: Mapping[str, str]
+    ) -> OperatorProcess:
+        """Return the operator without starting it."""
+        return Operator(project, kubeconfig, self.namespace, self.scratch, dict(environment))
+
     def start(self, *, wait: bool = True) -> None:
         """Start the operator and wait until it is ready, unless `wait` is False."""
         executor, proxy = f"--executor={self.setup.executor}", f"--proxy-port={self._port}"
-        self.operator.start(executor, proxy, *self.setup.flags, wait=wait)
+        self.operator.start(executor, proxy, *self.setup.flags, wait=False)
+        if wait:
+            self.wait_for_ready()
+
+    def wait_for_ready(self, seconds: float = 180) -> None:
+        """Wait until /readyz succeeds. Raises BenchError with the end of the log."""
+
+        def ready() -> bool:
+            self._require_running()
+            return self.operator.probe("readyz") == HTTPStatus.OK
+
+        if not is_reached(ready, seconds):
+            raise self.failed(f"timed out after {seconds:g} s: ready")
+
+    def kill(self) -> None:
+        """End the operator without warning."""
+        self.operator.kill()
 
     def ended(self) -> int:
-        """Return the number of successful runs since the first start."""
+        """Return the number of successful runs since the first start.
+
+        Raises BenchError if the operator has exited by itself.
+        """
+        self._require_running()
+        self._ended += self._new_log().count(self.success)
+        return self._ended
+
+    def _new_log(self) -> bytes:
+        """Return the complete lines of the log since the last call."""
         with self.operator.log_file.open("rb") as log:
             log.seek(self._read)
             text = log.read()
         whole = text.rfind(b"\n") + 1
         self._read += whole
-        self._ended += text[:whole].count(b'"Reconciled"')
-        return self._ended
+        return text[:whole]
+
+    def _require_running(self) -> None:
+        if (status := self.operator.status()) is not None:
+            raise self.failed(f"the operator has exited with status {status}")
+
+    def failed(self, reason: object) -> BenchError:
+        """Return an error with the end of the operator's log."""
+        lines = self.operator.log().splitlines()[-_LOG_LINES:]
+        last = "\n".join(line[:_LOG_WIDTH] for line in lines)
+        return BenchError(f"{reason}; the operator's log ends with\n{last}")
 
     def wait_for_end(self, count: int, seconds: float = 180) -> None:
         """Wait until `count` runs have succeeded. Raises BenchError with the end of the log."""
-        try:
-            wait_until(lambda: self.ended() >= count, f"{count} runs ended", seconds)
-        except BenchError as error:
-            last = "\n".join(self.operator.log().splitlines()[-_LOG_LINES:])
-            raise BenchError(f"{error}; the operator's log ends with\n{last}") from None
+        if not is_reached(lambda: self.ended() >= count, seconds):
+            raise self.failed(f"timed out after {seconds:g} s: {count} runs ended")
 
     def is_busy(self) -> bool:
         """Return whether a resource is being reconciled."""
+        self._require_running()
         return self.operator.metric("controller_runtime_active_workers") > 0
 
     def wait_for_quiet(self, seconds: float = _QUIET_SECONDS) -> None:
@@ -171,7 +212,7 @@ class BenchEnvironment:
             site.start()
             yield site
         finally:
-            site.operator.kill()
+            site.kill()
 
 
 @contextmanager
@@ -190,11 +231,18 @@ def open_environment() -> Iterator[BenchEnvironment]:
 
 def wait_until(check: Callable[[], bool], what: str, seconds: float, every: float = 0.01) -> None:
     """Poll `check` until it returns True. Raises BenchError after `seconds`."""
+    if not is_reached(check, seconds, every):
+        raise BenchError(f"timed out after {seconds:g} s: {what}")
+
+
+def is_reached(check: Callable[[], bool], seconds: float, every: float = 0.01) -> bool:
+    """Poll `check` until it returns True; return False after `seconds`."""
     deadline = time.monotonic() + seconds
     while not check():
         if time.monotonic() > deadline:
-            raise BenchError(f"timed out after {seconds:g} s: {what}")
+            return False
         time.sleep(every)
+    return True
 
 
 def _project(scratch: Path, setup: Setup) -> Path:

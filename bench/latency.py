@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from bench.api import DEPLOYMENT, NGINX, WEB, Api, Kind
-from bench.environment import BenchEnvironment, Setup, Site
+from bench.environment import BenchEnvironment, Setup, Site, wait_until
 from bench.errors import BenchError
 from bench.figures import Goal, Row, ratio_row
 
 _TIMEOUT_SECONDS = 60.0
-_SETTLED = 1.0
-"""Seconds without a run after which an edit is settled."""
+_SETTLED_SECONDS = 1.0
+"""Time without a run after which an edit is settled."""
+_SETTLE_TIMEOUT_SECONDS = 300.0
 
 
 def edit(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
@@ -60,18 +61,25 @@ def _edit(site: Site, desired: int, sites: Sequence[Site]) -> float:
 
 
 def edit_and_wait(api: Api, kind: Kind, namespace: str, desired: int) -> float:
-    """Edit the replicas; return the seconds until a watch receives the changed Deployment."""
+    """Edit the replicas; return the seconds until a watch receives the changed Deployment.
+
+    Raises BenchError.
+    """
     seen: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
     following = threading.Thread(target=_follow, args=(api, namespace, desired, seen), daemon=True)
     following.start()
-    seen.get(timeout=_TIMEOUT_SECONDS)  # the watch is open
-    begin = time.monotonic()
-    api.merge(kind, namespace, "a", {"spec": {"replicas": desired}})
-    while begin + _TIMEOUT_SECONDS > time.monotonic():
-        at, replicas = seen.get(timeout=_TIMEOUT_SECONDS)
-        if replicas == desired:
-            return at - begin
-    raise BenchError(f"the Deployment has not got {desired} replicas within {_TIMEOUT_SECONDS:g} s")
+    try:
+        seen.get(timeout=_TIMEOUT_SECONDS)  # the watch is open
+        begin = time.monotonic()
+        api.merge(kind, namespace, "a", {"spec": {"replicas": desired}})
+        while True:
+            at, replicas = seen.get(timeout=max(0, begin + _TIMEOUT_SECONDS - time.monotonic()))
+            if replicas == desired:
+                return at - begin
+    except queue.Empty:
+        raise BenchError(
+            f"the Deployment has not got {desired} replicas within {_TIMEOUT_SECONDS:g} s"
+        ) from None
 
 
 def _follow(
@@ -85,9 +93,14 @@ def _follow(
 
 
 def settle(site: Site) -> None:
-    """Wait until the reconciles of an earlier edit have ended."""
-    ended, since = site.ended(), time.monotonic()
-    while time.monotonic() - since < _SETTLED:
-        time.sleep(_SETTLED / 10)
-        if site.is_busy() or site.ended() != ended:
-            ended, since = site.ended(), time.monotonic()
+    """Wait until the reconciles of an earlier edit have ended.
+
+    Reads the log and, at the end, the metrics: to serve them costs the operator CPU time.
+    """
+    wait_until(lambda: _is_settled(site), "no reconcile for a second", _SETTLE_TIMEOUT_SECONDS)
+
+
+def _is_settled(site: Site) -> bool:
+    ended = site.ended()
+    time.sleep(_SETTLED_SECONDS)
+    return site.ended() == ended and not site.is_busy()

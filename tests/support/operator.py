@@ -10,9 +10,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,44 +25,28 @@ REPOSITORY = Path(__file__).parents[2]
 _TIMERS = {trigger.value for trigger in (Trigger.RETRY, Trigger.REQUEUE, Trigger.PERIOD)}
 
 
-class Operator:
-    """One operator process with its project, log, ports and work dir."""
+class OperatorProcess:
+    """A process with the flags, ports and log that ansible-operator has too."""
 
     def __init__(
-        self,
-        project: Path,
-        kubeconfig: Path,
-        namespace: str,
-        scratch: Path,
-        environment: dict[str, str],
-        *,
-        program: Path = Path(sys.executable).parent / "operator-runner",
+        self, program: Path, project: Path, scratch: Path, environment: Mapping[str, str]
     ) -> None:
-        """Prepare; nothing is started. The operator watches `namespace`."""
+        """Prepare; nothing is started. The log is written to `scratch`."""
         self.project, self.scratch = project, scratch
         self.log_file = scratch / "operator.log"
         self._metrics_port, self._probe_port = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self._environment = os.environ | {
-            "WATCH_NAMESPACE": namespace,
-            "ANSIBLE_GATHERING": "explicit",
-            **environment,
-        }
+        self._environment = os.environ | environment
         self._command = [
             str(program),
             "run",
             f"--watches-file={project / 'watches.yaml'}",
-            f"--kubeconfig={kubeconfig}",
-            f"--work-dir={scratch / 'work'}",
             f"--metrics-bind-address=127.0.0.1:{self._metrics_port}",
             f"--health-probe-bind-address=127.0.0.1:{self._probe_port}",
-            f"--user-metrics-bind-address=127.0.0.1:{free_port()}",
-            "--proxy-port=0",
-            "--webhook-port=0",
             "--zap-encoder=json",
         ]
 
-    def start(self, *flags: str, wait: bool = True, output: int | None = None) -> Operator:
+    def start(self, *flags: str, wait: bool = True, output: int | None = None) -> Self:
         """Start the process with further flags and wait until it is ready.
 
         `output` is a descriptor that takes the place of the log file.
@@ -83,6 +68,10 @@ class Operator:
         """The pid of the running process."""
         assert self._process is not None
         return self._process.pid
+
+    def status(self) -> int | None:
+        """Return the exit status of a process that has ended by itself, else None."""
+        return None if self._process is None else self._process.poll()
 
     @property
     def metrics_address(self) -> str:
@@ -135,6 +124,31 @@ class Operator:
         """Return the log up to its last complete line: more may be written at the same time."""
         text = self.log_file.read_bytes() if self.log_file.exists() else b""
         return text[: text.rfind(b"\n") + 1].decode()
+
+
+class Operator(OperatorProcess):
+    """One operator process with its project, log, ports and work dir."""
+
+    def __init__(
+        self,
+        project: Path,
+        kubeconfig: Path,
+        namespace: str,
+        scratch: Path,
+        environment: dict[str, str],
+        *,
+        program: Path = Path(sys.executable).parent / "operator-runner",
+    ) -> None:
+        """Prepare; nothing is started. The operator watches `namespace`."""
+        defaults = {"WATCH_NAMESPACE": namespace, "ANSIBLE_GATHERING": "explicit"}
+        super().__init__(program, project, scratch, defaults | environment)
+        self._command += [
+            f"--kubeconfig={kubeconfig}",
+            f"--work-dir={scratch / 'work'}",
+            f"--user-metrics-bind-address=127.0.0.1:{free_port()}",
+            "--proxy-port=0",
+            "--webhook-port=0",
+        ]
 
     def lines(self, *messages: str) -> list[dict[str, Any]]:
         """Return the log lines with one of these messages, in order."""
