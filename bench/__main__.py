@@ -20,6 +20,7 @@ from bench import (
     memory,
     native,
     restart,
+    side_by_side,
     single,
     start,
     traffic,
@@ -65,6 +66,9 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "churn": lambda environment, effort: churn.churn(environment, effort.pods),
     "restart": lambda environment, effort: restart.restart(environment, effort.unchanged),
     "requests": lambda environment, _: traffic.traffic(environment),
+    "ansible-operator": lambda environment, effort: side_by_side.side_by_side(
+        environment, effort.repetitions
+    ),
 }
 
 

@@ -1,0 +1,176 @@
+"""Run ansible-operator itself: its operator in Go, which starts ansible-runner.
+
+The Go module in `ansible_operator/` pins its version; ansible-runner, Ansible and Python are those
+of this environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bench.api import Api
+from bench.environment import BenchEnvironment, Setup, Site, wait_until
+from bench.errors import BenchError
+from bench.go_build import BUILD, build_go, run_go
+from operator_runner.devcluster import ports
+from operator_runner.devcluster.errors import PortTaken
+from tests.support.operator import OperatorProcess
+
+_MODULE = Path(__file__).parent / "ansible_operator"
+_REQUIRED = "github.com/operator-framework/ansible-operator-plugins"
+_GO = (1, 25)
+_PLUGIN = "ansible_runner_http"
+_CLIENT = "requests-unixsocket==0.4.1"
+"""What the plugin imports, in the version of ansible-operator's Pipfile."""
+_PROXY_PORT, _API_PORT = 8888, 5050
+"""The kubeconfigs of runs have this port of the proxy, whatever the flag; the other is fixed."""
+_FILES = Path("/tmp/ansible-operator")  # noqa: S108 - ansible-operator has no flag for it
+_FAILED, _CONFLICT = '"msg":"Reconciler error"', "the object has been modified"
+_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What ansible-operator consists of."""
+
+    program: Path
+    packages: Path
+    """Folder for PYTHONPATH, with its plugin of ansible-runner."""
+
+
+def install() -> Installation:
+    """Build ansible-operator and install its plugin of ansible-runner below `build/`.
+
+    The first time takes some minutes. Raises BenchError and ClusterError.
+    """
+    program = build_go(_MODULE, f"{_REQUIRED}/cmd/ansible-operator", _GO)
+    module = Path(run_go(_MODULE, _GO, "list", "-m", "-f", "{{.Dir}}", _REQUIRED).strip())
+    packages = BUILD / module.name
+    if not packages.exists():
+        _install_plugin(module / "images" / "ansible-operator" / _PLUGIN, packages)
+    return Installation(program, packages)
+
+
+def _install_plugin(source: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        # Its build writes into its folder, and Go's cache has to remain as it is.
+        for path in source.rglob("*.py"):
+            copy = Path(scratch) / path.relative_to(source)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, copy)
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+        done = subprocess.run(
+            [*command, str(target), scratch, _CLIENT], capture_output=True, text=True, check=False
+        )
+    if done.returncode:
+        raise BenchError(f"cannot install {_PLUGIN} and {_CLIENT}: {done.stdout}{done.stderr}")
+
+
+class AnsibleOperator(Site):
+    """A site of ansible-operator instead of operator-runner."""
+
+    success = b'"Ansible-runner exited successfully"'
+
+    def __init__(
+        self, api: Api, kubeconfig: Path, scratch: Path, setup: Setup, installed: Installation
+    ) -> None:
+        """Prepare without starting. The setup's executor is not used."""
+        self._installed = installed
+        super().__init__(api, kubeconfig, scratch, setup)
+        self.folders = (_FILES, *self.folders[1:])
+
+    def _prepare(
+        self, project: Path, kubeconfig: Path, environment: Mapping[str, str]
+    ) -> OperatorProcess:
+        tools = str(Path(sys.executable).parent)
+        variables = {
+            **environment,
+            "ANSIBLE_ROLES_PATH": str(project / "roles"),
+            "KUBECONFIG": str(kubeconfig),
+            "PATH": os.pathsep.join([tools, os.environ.get("PATH", os.defpath)]),
+            "PYTHONPATH": str(self._installed.packages),
+            "WATCH_NAMESPACE": self.namespace,
+        }
+        return OperatorProcess(self._installed.program, project, self.scratch, variables)
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the operator and wait until it is ready, unless `wait` is False.
+
+        Raises BenchError if another program has one of its ports.
+        """
+        for port in (_PROXY_PORT, _API_PORT):
+            _require_free(port)
+        self.operator.start(f"--proxy-port={_PROXY_PORT}", *self.setup.flags, wait=False)
+        if wait:
+            self.wait_for_ready()
+
+    def kill(self) -> None:
+        """End the operator and its runs, and delete its files."""
+        self.operator.kill()
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        wait_until(lambda: not self.processes(), "runs of ansible-operator ended", _TIMEOUT_SECONDS)
+        shutil.rmtree(_FILES, ignore_errors=True)
+
+    def _new_log(self) -> bytes:
+        """Return the lines of the log since the last call.
+
+        Raises BenchError if they report a failed reconcile, after which it would try again.
+        """
+        text = super()._new_log()
+        if failed := failures(text.decode(errors="replace")):
+            raise self.failed(f"a reconcile of ansible-operator has failed: {failed[0]}")
+        return text
+
+
+@contextmanager
+def running(environment: BenchEnvironment, setup: Setup) -> Iterator[AnsibleOperator]:
+    """Run ansible-operator in its own namespace until the block ends.
+
+    Raises BenchError and ClusterError.
+    """
+    installed = install()
+    if _FILES.exists():
+        raise BenchError(f"{_FILES} exists: end the ansible-operator that uses it, and delete it")
+    scratch = environment.scratch / secrets.token_hex(4)
+    scratch.mkdir()
+    kubeconfig = environment.cluster.kubeconfig
+    site = AnsibleOperator(environment.api, kubeconfig, scratch, setup, installed)
+    try:
+        site.start()
+        yield site
+    finally:
+        site.kill()
+
+
+def failures(log: str) -> list[str]:
+    """Return the errors of failed reconciles in lines of the log of ansible-operator.
+
+    A conflict is not one: the operator writes the status again.
+    """
+    lines = [line for line in log.splitlines() if _FAILED in line]
+    errors = [str(json.loads(line)["error"]) for line in lines]
+    return [error for error in errors if _CONFLICT not in error]
+
+
+def _require_free(port: int) -> None:
+    try:
+        ports.require("127.0.0.1", port)
+    except PortTaken:
+        raise BenchError(
+            f"ansible-operator needs port {port} of 127.0.0.1, which another program uses: end it"
+        ) from None
