@@ -67,7 +67,7 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "restart": lambda environment, effort: restart.restart(environment, effort.unchanged),
     "requests": lambda environment, _: traffic.traffic(environment),
     "ansible-operator": lambda environment, effort: side_by_side.side_by_side(
-        environment, effort.repetitions
+        environment, effort.repetitions, effort.resources
     ),
 }
 

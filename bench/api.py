@@ -21,6 +21,7 @@ Json = dict[str, Any]
 
 GROUP = "bench.example.com"
 _REQUESTS = "apiserver_request_total"
+_CHECK_SECONDS = 30.0
 _TIMEOUT = 30.0
 """Timeout of one request, in seconds."""
 
@@ -155,11 +156,17 @@ class Api:
         names: set[str],
         done: Callable[[Json], bool],
         seconds: float,
+        *,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
-        """Wait until `done` was true of each object. Raises BenchError after `seconds`."""
+        """Wait until `done` was true of each object. Raises BenchError after `seconds`.
+
+        `check` is called every half minute, and raises an error if it cannot happen any more.
+        """
         left, deadline = set(names), time.monotonic() + seconds
         while left and (rest := deadline - time.monotonic()) > 0:
-            for body in self.watch(kind, namespace, rest):
+            check()
+            for body in self.watch(kind, namespace, min(rest, _CHECK_SECONDS)):
                 if done(body):
                     left.discard(body["metadata"]["name"])
                 if not left:

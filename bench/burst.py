@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from bench.api import THREE, is_successful
 from bench.environment import BenchEnvironment, Setup, Site, wait_until
+from bench.errors import BenchError
 from bench.figures import Cost, Goal, Row, compared, number
 
-REFERENCE_FILES, REFERENCE_FILES_AFTER = 4471, 6221
-"""Files of ansible-operator after 40 resources, and after their deletion."""
 FILES_EACH = 12
 """Files of a resource after its first run."""
 _SHARED_FILES = 1
@@ -23,10 +22,10 @@ def burst(environment: BenchEnvironment, count: int) -> Iterator[Row]:
     """Create the resources for a warm operator, then for a cold one."""
     with environment.site(Setup("warm", THREE, _TWO)) as site:
         before = site.files()
-        ours = _create_and_wait(site, count)
+        ours = create_and_wait(site, count)
         files = list(_files(site, count, before))
     with environment.site(Setup("cold", THREE, _TWO)) as site:
-        other = _create_and_wait(site, count)
+        other = create_and_wait(site, count)
     each = Cost(ours.wall, ours.cpu / count), Cost(other.wall, other.cpu / count)
     work = f"{count} resources at once, two at a time"
     yield from compared(work, *each, Goal(limit=1 / 12, target=1 / 25))
@@ -44,26 +43,48 @@ def create(site: Site, count: int) -> None:
         site.api.create(site.setup.kind, site.namespace, name, {"size": 1})
 
 
-def _create_and_wait(site: Site, count: int) -> Cost:
-    """Create the resources; return time and CPU time until all of them are Successful."""
+def create_and_wait(site: Site, count: int) -> Cost:
+    """Create the resources; return the time until all are Successful, and the CPU time until idle.
+
+    Raises BenchError.
+    """
     site.wait_for_quiet()
     cpu, begin = site.cpu_seconds(), time.monotonic()
     create(site, count)
-    site.api.until(site.setup.kind, site.namespace, names(count), is_successful, _TIMEOUT_SECONDS)
+    try:
+        site.api.until(
+            site.setup.kind,
+            site.namespace,
+            names(count),
+            is_successful,
+            _TIMEOUT_SECONDS,
+            check=site.ended,
+        )
+    except BenchError as error:
+        raise site.failed(error) from None
     wall = time.monotonic() - begin
     site.wait_for_quiet()
     return Cost(wall, site.cpu_seconds() - cpu)
+
+
+def delete(site: Site, count: int) -> None:
+    """Delete the resources that `create` has created, sequentially."""
+    for name in sorted(names(count)):
+        site.api.delete(site.setup.kind, site.namespace, name)
+
+
+def delete_and_wait(site: Site, count: int) -> None:
+    """Delete the resources, and wait until the operator has deleted their files."""
+    delete(site, count)
+    kept = site.folders[0] / site.setup.kind.api_version.split("/")[0]
+    wait_until(lambda: not kept.exists(), "the work dir is empty after deletion", 60, every=0.1)
 
 
 def _files(site: Site, count: int, before: int) -> Iterator[Row]:
     left = site.files() - before
     limit = Goal(limit=FILES_EACH * count + _SHARED_FILES)
     text = f"files of {count} resources"
-    yield Row(text, str(left), f"{REFERENCE_FILES} for 40", left, limit, number)
-    for name in names(count):
-        site.api.delete(site.setup.kind, site.namespace, name)
-    kept = site.folders[0] / site.setup.kind.api_version.split("/")[0]
-    wait_until(lambda: not kept.exists(), "the work dir is empty after deletion", 60, every=0.1)
+    yield Row(text, str(left), "", left, limit, number)
+    delete_and_wait(site, count)
     left = site.files() - before
-    after = f"{REFERENCE_FILES_AFTER} for 40"
-    yield Row(f"{text}, after their deletion", str(left), after, left, Goal(limit=0), number)
+    yield Row(f"{text}, after their deletion", str(left), "", left, Goal(limit=0), number)

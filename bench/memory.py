@@ -35,7 +35,7 @@ def measure_memory(environment: BenchEnvironment) -> Iterator[Row]:
         ready = accounting.memory(site.family())
         yield _row("memory: operator and fork server, after a run", ready, 200, None)
     yield from _measure_idle(
-        environment, "--fork-server-compress-after", "Ansible compressed", _has_no_memory
+        environment, "--fork-server-compress-after", "Ansible compressed", has_no_memory
     )
     yield from _measure_idle(
         environment, "--fork-server-idle-timeout", "Ansible unloaded", _has_ended
@@ -66,7 +66,7 @@ def _measure_idle(
     )
 
 
-def _has_no_memory(site: Site) -> bool:
+def has_no_memory(site: Site) -> bool:
     """Return whether the fork server has no forks, and waits for its memory."""
     (_, *others) = site.family()
     return len(others) == 1 and accounting.memory(others) < _COMPRESSED_BYTES

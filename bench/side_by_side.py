@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import fmean, median
 
+from bench import accounting, traffic
 from bench.ansible_operator import AnsibleOperator, running
-from bench.api import WEB, Kind
-from bench.environment import BenchEnvironment, Setup, Site
+from bench.api import THREE, WEB, Kind
+from bench.burst import FILES_EACH, create_and_wait, delete, delete_and_wait
+from bench.environment import BenchEnvironment, Setup, Site, wait_until
 from bench.errors import BenchError
-from bench.figures import Cost, Goal, Row, ratio_row
+from bench.figures import Cost, Goal, Row, hundredths, mebibytes, number, ratio_row
 from bench.latency import edit_and_wait, settle
+from bench.memory import has_no_memory
+from bench.start import seconds_until_ready, start_again
+
+Pair = tuple[Site, AnsibleOperator]
 
 _TWO = ("--max-concurrent-reconciles=2",)
+_BESIDE = "beside ansible-operator"
+_CPU_TARGET = 1 / 40
+_MIB = 1024**2
+_COMPRESSED_SECONDS = 120.0
 
 
-def side_by_side(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
-    """Measure both operators with the same role, in turns."""
+def side_by_side(environment: BenchEnvironment, repetitions: int, resources: int) -> Iterator[Row]:
+    """Measure both operators with the same roles, in turns."""
     with _pair(environment, WEB) as sites:
         yield from _edits(sites, repetitions)
+        yield _idle_memory(sites)
+    with _pair(environment, THREE) as sites:
+        yield _start(sites, repetitions)
+        yield from _burst(sites, resources)
+        yield from _traffic(sites, environment.cluster.kubeconfig, repetitions)
 
 
 @contextmanager
-def _pair(environment: BenchEnvironment, kind: Kind) -> Iterator[tuple[Site, AnsibleOperator]]:
+def _pair(environment: BenchEnvironment, kind: Kind) -> Iterator[Pair]:
     """Run both operators in namespaces of their own, with two runs at a time."""
     with (
         environment.site(Setup("warm", kind, (*_TWO, "--max-runs=2"))) as ours,
@@ -32,7 +48,7 @@ def _pair(environment: BenchEnvironment, kind: Kind) -> Iterator[tuple[Site, Ans
         yield ours, other
 
 
-def _edits(sites: tuple[Site, AnsibleOperator], repetitions: int) -> Iterator[Row]:
+def _edits(sites: Pair, repetitions: int) -> Iterator[Row]:
     for site in sites:
         site.api.create(WEB, site.namespace, "a", {"replicas": 1})
         site.wait_for_end(1)
@@ -43,11 +59,10 @@ def _edits(sites: tuple[Site, AnsibleOperator], repetitions: int) -> Iterator[Ro
         Cost(median(cost.wall for cost in costs), fmean(cost.cpu for cost in costs))
         for costs in zip(*pairs, strict=True)
     )
-    work = "beside ansible-operator: edit to changed Deployment"
     goal = Goal(limit=1 / 9, target=1 / 25)
-    yield ratio_row(work, ours.wall, other.wall, goal)
-    work = "beside ansible-operator: CPU time of an edit"
-    yield ratio_row(work, ours.cpu, other.cpu, Goal(limit=1 / 15, target=1 / 40))
+    yield ratio_row(f"{_BESIDE}: edit to changed Deployment", ours.wall, other.wall, goal)
+    goal = Goal(limit=1 / 15, target=_CPU_TARGET)
+    yield ratio_row(f"{_BESIDE}: edit, CPU time", ours.cpu, other.cpu, goal)
 
 
 def _edit(site: Site, desired: int) -> Cost:
@@ -60,3 +75,71 @@ def _edit(site: Site, desired: int) -> Cost:
         raise site.failed(error) from None
     settle(site)
     return Cost(wall, site.cpu_seconds() - cpu)
+
+
+def _idle_memory(sites: Pair) -> Row:
+    """Measure operators that have been idle until operator-runner compressed its fork server."""
+    wait_until(lambda: has_no_memory(sites[0]), "Ansible compressed", _COMPRESSED_SECONDS)
+    ours, other = (accounting.memory(site.family()) for site in sites)
+    goal = Goal(100 * _MIB, 90 * _MIB)
+    return Row(f"{_BESIDE}: idle, memory", mebibytes(ours), mebibytes(other), ours, goal, mebibytes)
+
+
+def _start(sites: Pair, repetitions: int) -> Row:
+    """Start both operators without resources."""
+    pairs = [_start_again(sites) for _ in range(repetitions)]
+    ours, other = (median(seconds) for seconds in zip(*pairs, strict=True))
+    work = f"{_BESIDE}: start, until the operator is ready"
+    return Row(work, hundredths(ours), hundredths(other), ours, Goal(None, 1), hundredths)
+
+
+def _start_again(sites: Pair) -> tuple[float, float]:
+    ours, other = sites
+    first, second = start_again(ours).wall, seconds_until_ready(other)
+    other.wait_for_quiet()
+    return first, second
+
+
+def _burst(sites: Pair, count: int) -> Iterator[Row]:
+    """Create the resources for one operator, then for the other, and count files."""
+    before = [site.files() for site in sites]
+    costs = [create_and_wait(site, count) for site in sites]
+    ours, other = (Cost(cost.wall / count, cost.cpu / count) for cost in costs)
+    work = f"{_BESIDE}: each of {count} resources at once"
+    yield ratio_row(f"{work}, wall time", ours.wall, other.wall, Goal(None, 1 / 25))
+    yield ratio_row(f"{work}, CPU time", ours.cpu, other.cpu, Goal(None, _CPU_TARGET))
+    work = f"{_BESIDE}: files of {count} resources"
+    yield _files_row(work, sites, before, FILES_EACH * count)
+    delete_and_wait(sites[0], count)
+    delete(sites[1], count)
+    settle(sites[1])
+    yield _files_row(f"{work}, after their deletion", sites, before, 0)
+
+
+def _files_row(work: str, sites: Pair, before: Sequence[int], target: int) -> Row:
+    ours, other = (site.files() - files for site, files in zip(sites, before, strict=True))
+    return Row(work, str(ours), str(other), ours, Goal(None, target), number)
+
+
+def _traffic(sites: Pair, kubeconfig: Path, repetitions: int) -> Iterator[Row]:
+    """Count requests of a steady reconcile, and reconciles of an edit."""
+    for site in sites:
+        ended = site.ended()
+        site.api.create(THREE, site.namespace, "a", {"size": 1})
+        site.wait_for_end(ended + 1)
+        settle(site)
+    role = traffic.requests_of_role(sites[0], kubeconfig)
+    requests = [traffic.requests_of_reconcile(site, repetitions) for site in sites]
+    # Its proxy answers reads of the role from a cache, so that all requests are counted too.
+    ours, other = (sum(each.values()) for each in requests)
+    work, goal = (
+        f"{_BESIDE}: API requests of a steady reconcile",
+        Goal(None, sum(role.values()) + 1),
+    )
+    yield Row(work, number(ours), number(other), ours, goal, number)
+    rest, others = (traffic.beside(each, role) for each in requests)
+    texts, goal = (traffic.listed(rest), traffic.listed(others)), Goal(None, 1)
+    yield Row(f"{work} besides the role's", *texts, sum(rest.values()), goal, number)
+    ours, other = (traffic.reconciles_of_edit(site) for site in sites)
+    work = f"{_BESIDE}: reconciles caused by one edit"
+    yield Row(work, number(ours), number(other), ours, goal, number)
