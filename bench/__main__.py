@@ -87,6 +87,7 @@ def main(*, quick: bool, only: tuple[str, ...], keep: bool) -> None:
     # Lines are not wrapped in a file.
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
     circumstances = docs_page.circumstances()
+    console.print(f"Measured: {circumstances} at the start.", style="dim")
     try:
         rows, found = _measure(console, QUICK if quick else Effort(), only or (*GROUPS, _BREAKDOWN))
     except (BenchError, ClusterError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,9 +26,13 @@ def write_part(name: str, text: str, page: Path = PAGE) -> None:
 
 
 def circumstances() -> str:
-    """Return date, cores, Python version and load of a measurement."""
+    """Return date, cores, Python version and load of a measurement.
+
+    Python without bytecode makes ansible-runner slower, so that it is named.
+    """
+    bytecode = " without writing bytecode" if sys.dont_write_bytecode else ""
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, load of the last 1, 5 and 15 minutes {load}"
+        f"{platform.python_version()}{bytecode}, load of the last 1, 5 and 15 minutes {load}"
     )

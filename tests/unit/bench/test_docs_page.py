@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from bench.docs_page import PAGE, write_part
+from bench.docs_page import PAGE, circumstances, write_part
 
 
 def test_only_the_marked_section_is_replaced(tmp_path: Path) -> None:
@@ -31,3 +32,11 @@ def test_the_page_has_all_parts(part: str) -> None:
     """What bench and soak write has its place."""
     text = PAGE.read_text()
     assert text.count(f"<!-- {part} -->") == text.count(f"<!-- end of {part} -->") == 1
+
+
+def test_a_measurement_without_bytecode_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ansible-runner is slower then, so that the ratios are better."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert "without writing bytecode" in circumstances()
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    assert "bytecode" not in circumstances()
