@@ -10,10 +10,8 @@ from bench.environment import BenchEnvironment, Setup, Site, wait_until
 from bench.errors import BenchError
 from bench.figures import Cost, Goal, Row, compared, number
 
-FILES_EACH = 12
-"""Files of a resource after its first run."""
-_SHARED_FILES = 1
-"""Files that all resources share: the API discovery."""
+_FILES_EACH, _SHARED_FILES = 12, 1
+"""Files of a resource after its first run, and of all resources: the API discovery."""
 _TIMEOUT_SECONDS = 1200.0
 _TWO = ("--max-concurrent-reconciles=2", "--max-runs=2")
 
@@ -67,6 +65,11 @@ def create_and_wait(site: Site, count: int) -> Cost:
     return Cost(wall, site.cpu_seconds() - cpu)
 
 
+def expected_files(count: int) -> int:
+    """Return the number of files of operator-runner after the first runs of the resources."""
+    return _FILES_EACH * count + _SHARED_FILES
+
+
 def delete(site: Site, count: int) -> None:
     """Delete the resources that `create` has created, sequentially."""
     for name in sorted(names(count)):
@@ -82,7 +85,7 @@ def delete_and_wait(site: Site, count: int) -> None:
 
 def _files(site: Site, count: int, before: int) -> Iterator[Row]:
     left = site.files() - before
-    limit = Goal(limit=FILES_EACH * count + _SHARED_FILES)
+    limit = Goal(limit=expected_files(count))
     text = f"files of {count} resources"
     yield Row(text, str(left), "", left, limit, number)
     delete_and_wait(site, count)

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from bench import accounting, traffic
 from bench.ansible_operator import AnsibleOperator, running
 from bench.api import THREE, WEB, Kind
-from bench.burst import FILES_EACH, create_and_wait, delete, delete_and_wait
+from bench.burst import create_and_wait, delete, delete_and_wait, expected_files
 from bench.environment import BenchEnvironment, Setup, Site, wait_until
 from bench.errors import BenchError
 from bench.figures import Cost, Goal, Row, hundredths, mebibytes, number, ratio_row
@@ -109,7 +109,7 @@ def _burst(sites: Pair, count: int) -> Iterator[Row]:
     yield ratio_row(f"{work}, wall time", ours.wall, other.wall, Goal(None, 1 / 25))
     yield ratio_row(f"{work}, CPU time", ours.cpu, other.cpu, Goal(None, _CPU_TARGET))
     work = f"{_BESIDE}: files of {count} resources"
-    yield _files_row(work, sites, before, FILES_EACH * count)
+    yield _files_row(work, sites, before, expected_files(count))
     delete_and_wait(sites[0], count)
     delete(sites[1], count)
     settle(sites[1])
