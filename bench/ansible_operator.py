@@ -120,11 +120,17 @@ class AnsibleOperator(Site):
     def kill(self) -> None:
         """End the operator and its runs, and delete its files."""
         self.operator.kill()
-        for process in self.processes():
+        wait_until(self._kill_runs, "runs of ansible-operator ended", _TIMEOUT_SECONDS)
+        if _FILES.exists():
+            shutil.rmtree(_FILES)
+
+    def _kill_runs(self) -> bool:
+        """Kill the processes of runs; return whether there were none."""
+        found = self.processes()
+        for process in found:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        wait_until(lambda: not self.processes(), "runs of ansible-operator ended", _TIMEOUT_SECONDS)
-        shutil.rmtree(_FILES, ignore_errors=True)
+        return not found
 
     def _new_log(self) -> bytes:
         """Return the lines of the log since the last call.

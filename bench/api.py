@@ -15,7 +15,7 @@ from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.errors import BenchError
+from bench.errors import BenchError, TimedOut
 
 Json = dict[str, Any]
 
@@ -159,7 +159,7 @@ class Api:
         *,
         check: Callable[[], object] = lambda: None,
     ) -> None:
-        """Wait until `done` was true of each object. Raises BenchError after `seconds`.
+        """Wait until `done` was true of each object. Raises TimedOut after `seconds`.
 
         `check` is called every half minute, and raises an error if it cannot happen any more.
         """
@@ -172,7 +172,7 @@ class Api:
                 if not left:
                     break
         if left:
-            raise BenchError(
+            raise TimedOut(
                 f"{len(left)} of {len(names)} {kind.name} not converged within {seconds:g} s: "
                 + ", ".join(sorted(left)[:5])
             )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from bench.api import THREE, is_successful
 from bench.environment import BenchEnvironment, Setup, Site, wait_until
-from bench.errors import BenchError
 from bench.figures import Cost, Goal, Row, compared, number
 
 _FILES_EACH, _SHARED_FILES = 12, 1
@@ -49,7 +48,7 @@ def create_and_wait(site: Site, count: int) -> Cost:
     site.wait_for_quiet()
     cpu, begin = site.cpu_seconds(), time.monotonic()
     create(site, count)
-    try:
+    with site.log_in_timeouts():
         site.api.until(
             site.setup.kind,
             site.namespace,
@@ -58,8 +57,6 @@ def create_and_wait(site: Site, count: int) -> Cost:
             _TIMEOUT_SECONDS,
             check=site.ended,
         )
-    except BenchError as error:
-        raise site.failed(error) from None
     wall = time.monotonic() - begin
     site.wait_for_quiet()
     return Cost(wall, site.cpu_seconds() - cpu)

@@ -20,7 +20,7 @@ import yaml
 
 from bench import accounting
 from bench.api import EMPTY, FILES, LONG, NGINX, PAUSE, THREE, WEB, Api, Kind, definition
-from bench.errors import BenchError
+from bench.errors import BenchError, TimedOut
 from operator_runner.devcluster import Cluster, ports
 from tests.support.operator import REPOSITORY, Operator, OperatorProcess, copy_project
 
@@ -100,8 +100,7 @@ class Site:
             self._require_running()
             return self.operator.probe("readyz") == HTTPStatus.OK
 
-        if not is_reached(ready, seconds):
-            raise self.failed(f"timed out after {seconds:g} s: ready")
+        self._wait(ready, "ready", seconds)
 
     def kill(self) -> None:
         """End the operator without warning."""
@@ -129,7 +128,7 @@ class Site:
         if (status := self.operator.status()) is not None:
             raise self.failed(f"the operator has exited with status {status}")
 
-    def failed(self, reason: object) -> BenchError:
+    def failed(self, reason: str) -> BenchError:
         """Return an error with the end of the operator's log."""
         lines = self.operator.log().splitlines()[-_LOG_LINES:]
         last = "\n".join(line[:_LOG_WIDTH] for line in lines)
@@ -137,8 +136,19 @@ class Site:
 
     def wait_for_end(self, count: int, seconds: float = 180) -> None:
         """Wait until `count` runs have succeeded. Raises BenchError with the end of the log."""
-        if not is_reached(lambda: self.ended() >= count, seconds):
-            raise self.failed(f"timed out after {seconds:g} s: {count} runs ended")
+        self._wait(lambda: self.ended() >= count, f"{count} runs ended", seconds)
+
+    def _wait(self, check: Callable[[], bool], what: str, seconds: float) -> None:
+        with self.log_in_timeouts():
+            wait_until(check, what, seconds)
+
+    @contextmanager
+    def log_in_timeouts(self) -> Iterator[None]:
+        """Raise BenchError with the end of the operator's log if the block times out."""
+        try:
+            yield
+        except TimedOut as error:
+            raise self.failed(str(error)) from None
 
     def is_busy(self) -> bool:
         """Return whether a resource is being reconciled."""
@@ -230,19 +240,12 @@ def open_environment() -> Iterator[BenchEnvironment]:
 
 
 def wait_until(check: Callable[[], bool], what: str, seconds: float, every: float = 0.01) -> None:
-    """Poll `check` until it returns True. Raises BenchError after `seconds`."""
-    if not is_reached(check, seconds, every):
-        raise BenchError(f"timed out after {seconds:g} s: {what}")
-
-
-def is_reached(check: Callable[[], bool], seconds: float, every: float = 0.01) -> bool:
-    """Poll `check` until it returns True; return False after `seconds`."""
+    """Poll `check` until it returns True. Raises TimedOut after `seconds`."""
     deadline = time.monotonic() + seconds
     while not check():
         if time.monotonic() > deadline:
-            return False
+            raise TimedOut(f"timed out after {seconds:g} s: {what}")
         time.sleep(every)
-    return True
 
 
 def _project(scratch: Path, setup: Setup) -> Path:

@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class BenchError(Exception):
     """A measurement was not possible, or a check of the soak failed."""
+
+
+class TimedOut(BenchError):
+    """A state was not reached within its deadline."""

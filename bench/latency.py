@@ -10,7 +10,7 @@ from statistics import median
 
 from bench.api import DEPLOYMENT, NGINX, WEB, Api, Kind
 from bench.environment import BenchEnvironment, Setup, Site, wait_until
-from bench.errors import BenchError
+from bench.errors import TimedOut
 from bench.figures import Goal, Row, ratio_row
 
 _TIMEOUT_SECONDS = 60.0
@@ -63,7 +63,7 @@ def _edit(site: Site, desired: int, sites: Sequence[Site]) -> float:
 def edit_and_wait(api: Api, kind: Kind, namespace: str, desired: int) -> float:
     """Edit the replicas; return the seconds until a watch receives the changed Deployment.
 
-    Raises BenchError.
+    Raises TimedOut.
     """
     seen: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
     following = threading.Thread(target=_follow, args=(api, namespace, desired, seen), daemon=True)
@@ -77,7 +77,7 @@ def edit_and_wait(api: Api, kind: Kind, namespace: str, desired: int) -> float:
             if replicas == desired:
                 return at - begin
     except queue.Empty:
-        raise BenchError(
+        raise TimedOut(
             f"the Deployment has not got {desired} replicas within {_TIMEOUT_SECONDS:g} s"
         ) from None
 

@@ -12,7 +12,6 @@ from bench.ansible_operator import AnsibleOperator, running
 from bench.api import THREE, WEB, Kind
 from bench.burst import create_and_wait, delete, delete_and_wait, expected_files
 from bench.environment import BenchEnvironment, Setup, Site, wait_until
-from bench.errors import BenchError
 from bench.figures import Cost, Goal, Row, hundredths, mebibytes, number, ratio_row
 from bench.latency import edit_and_wait, settle
 from bench.memory import has_no_memory
@@ -69,10 +68,8 @@ def _edit(site: Site, desired: int) -> Cost:
     """Edit the replicas; return the time to the changed Deployment, and the CPU time until idle."""
     settle(site)
     cpu = site.cpu_seconds()
-    try:
+    with site.log_in_timeouts():
         wall = edit_and_wait(site.api, WEB, site.namespace, desired)
-    except BenchError as error:
-        raise site.failed(error) from None
     settle(site)
     return Cost(wall, site.cpu_seconds() - cpu)
 
