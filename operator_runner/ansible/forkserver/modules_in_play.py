@@ -49,10 +49,7 @@ def needs_no_process(action: str) -> bool:
 
 
 def run_module(call: ModuleCall) -> tuple[int, bytes, bytes] | None:
-    """Run a module; return its exit status, standard output and error; None: it needs a process.
-
-    Whatever interrupts the module, as the timeout of its task does, passes through.
-    """
+    """Run a module; return its exit status, standard output and error; None: it needs a process."""
     if not _needs_nothing_else(call):
         return None
     _idleness.end()

@@ -64,9 +64,10 @@ def install_results_without_queue() -> None:
 
 
 def is_in_play() -> bool:
-    """Return whether this thread runs a task in the play's process, and alone.
+    """Return whether this thread runs a task in the play's process, alone and to its end.
 
-    While another thread handles messages of the task, it needs the streams of the play.
+    While another thread handles messages of the task, it needs the streams of the play. A task
+    with a timeout could be interrupted while it puts the process back.
     """
     queue = _display_queue.queue
     return isinstance(queue, _Queue) and not queue.is_used
@@ -133,8 +134,7 @@ class _Queue:
     def __init__(self, queue: Any, task: Any) -> None:
         self._queue = queue
         # The timeout of a task could interrupt the handling of a message.
-        self._is_direct = self.strategy is not None and not task.timeout
-        self.is_used = False
+        self.is_used = self.strategy is None or bool(task.timeout)
         """Whether the thread that reads the queue may have to handle messages of this task."""
 
     def __getattr__(self, name: str) -> Any:
@@ -143,7 +143,7 @@ class _Queue:
 
     def send_display(self, method: str, *args: Any, **kwargs: Any) -> None:
         """Display a message; see FinalQueue."""
-        if not self._handles_directly():
+        if self.is_used:
             self._queue.send_display(method, *args, **kwargs)
             return
         with _display_queue.redirected(None):
@@ -151,7 +151,7 @@ class _Queue:
 
     def send_callback(self, method_name: str, result: Any) -> None:
         """Call the callback plugins with the result of an item; see FinalQueue."""
-        if not self._handles_directly():
+        if self.is_used:
             self._queue.send_callback(method_name, result)
             return
         with _display_queue.redirected(None):
@@ -159,16 +159,12 @@ class _Queue:
 
     def send_task_result(self, result: Any) -> None:
         """Give the result of the task to the play, after all messages; see FinalQueue."""
-        if not self._handles_directly():
+        if self.is_used:
             self._queue.send_task_result(result)
             return
         arrived = self._arrived(result)
         with self.strategy._results_lock:
             self.strategy._results.append(arrived)
-
-    def _handles_directly(self) -> bool:
-        self.is_used = self.is_used or not self._is_direct
-        return not self.is_used
 
     def _arrived(self, result: Any) -> Any:
         return self.strategy._convert_wire_task_result_to_raw(_copy(result.as_wire_task_result()))
