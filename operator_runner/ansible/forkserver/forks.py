@@ -111,15 +111,15 @@ def captured_output() -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
     """Collect what this process writes to `sys.stdout` and `sys.stderr` within the block."""
     before = sys.stdout, sys.stderr
     buffers = io.BytesIO(), io.BytesIO()
-    sys.stdout, sys.stderr = (
+    streams = sys.stdout, sys.stderr = [
         io.TextIOWrapper(buffer, chosen.encoding, chosen.errors, newline="\n", write_through=True)
         for buffer, chosen in zip(buffers, _CHOSEN[1:], strict=True)
-    )
+    ]
     try:
         yield buffers
     finally:
         # The wrappers would close the buffers.
-        for stream in (sys.stdout, sys.stderr):
+        for stream in streams:
             stream.detach()
         sys.stdout, sys.stderr = before
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import locale
+import logging
 import os
 import sys
 import traceback
@@ -73,7 +74,6 @@ def _needs_nothing_else(call: ModuleCall) -> bool:
         and call.utils == list(module_utils.__path__)
         and not call.open_files
         and call.environment == dict(os.environ)
-        and call.cwd == os.getcwd()  # noqa: PTH109
     )
 
 
@@ -102,8 +102,11 @@ def with_arguments(call: ModuleCall) -> Iterator[None]:
 def _as_the_module(call: ModuleCall) -> Iterator[None]:
     """Be the process of a module within the block; then put back what it may have changed."""
     argv, path, language = sys.argv, list(sys.path), locale.setlocale(locale.LC_ALL)
+    handlers = logging.root.handlers
     sys.argv = [call.path]
+    logging.root.handlers = []  # those of the play write to its log, not to the streams of a module
     configuration = "kubernetes.client.configuration:Configuration._default"
+    os.chdir(call.cwd)  # the directory of the playbook, in the private data dir that of the project
     try:
         with (
             with_arguments(call),
@@ -116,6 +119,7 @@ def _as_the_module(call: ModuleCall) -> Iterator[None]:
         put_back_globals()
         sys.argv = argv
         sys.path[:] = path
+        logging.root.handlers = handlers
         if locale.setlocale(locale.LC_ALL) != language:
             locale.setlocale(locale.LC_ALL, language)
 

@@ -132,6 +132,10 @@ def kubeconfig(inline_kubeconfig: str, tmp_path: Path) -> str:
 async def _run(kubeconfig: str, folder: Path, tasks: str, *disabled: str) -> Record:
     """Run tasks by a new fork server, in a directory that each run finds empty."""
     project = Project(tasks, _FILES, variables=_COMMANDS, kubeconfig=kubeconfig)
+    return await _launch(project, folder, *disabled)
+
+
+async def _launch(project: Project, folder: Path, *disabled: str) -> Record:
     async with open_launcher("warm", replace(_SETTINGS, disabled_patches=disabled)) as launcher:
         record = await project.run(launcher, folder / "run" / "site")
     (folder / "run").rename(folder / os.urandom(8).hex())
@@ -171,6 +175,43 @@ async def test_modules_of_tasks_in_the_play_have_no_process(
     (play,) = record.result("After one")["msg"]
     assert record.result("After a loop")["msg"] == [play]
     assert record.result("At the end")["msg"] == [play]
+
+
+async def test_modules_of_a_playbook_run_in_its_directory(
+    inline_kubeconfig: str, tmp_path: Path
+) -> None:
+    """A relative path of a certificate leads there. They have no process either."""
+    config = json.loads(inline_kubeconfig)
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    files: dict[str, str | bytes] = {
+        "ca.crt": base64.b64decode(cluster["certificate-authority-data"]),
+        "client.crt": base64.b64decode(user["client-certificate-data"]),
+        "client.key": base64.b64decode(user["client-key-data"]),
+        "site.yml": f"""
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Before
+      debug: {{msg: '{{{{ lookup("pipe", state) }}}}'}}
+    - name: Read
+      kubernetes.core.k8s_info:
+        kind: Namespace
+        name: default
+        host: {cluster["server"]}
+        ca_cert: ca.crt
+        client_cert: client.crt
+        client_key: client.key
+    - name: Processes
+      debug: {{msg: '{{{{ lookup("pipe", children).split() }}}}'}}
+    - name: After
+      debug: {{msg: '{{{{ lookup("pipe", state) }}}}'}}
+""",
+    }
+    record = await _launch(Project(files=files, variables=_COMMANDS), tmp_path)
+    assert record.outcome.successful, record.outcome.failures
+    assert record.result("Read")["resources"][0]["metadata"]["name"] == "default"
+    assert len(record.result("Processes")["msg"]) == 1
+    assert record.result("After")["msg"] == record.result("Before")["msg"]
 
 
 async def test_modules_in_the_play_leave_it_as_it_was(

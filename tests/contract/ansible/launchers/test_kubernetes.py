@@ -286,3 +286,45 @@ def test_modules_of_the_runner_give_the_same_results(in_cluster: InCluster) -> N
     assert record.result("Would delete")["changed"] is True
     assert record.kinds(task="No such status")[-1] == "runner_on_failed"
     assert len(record.result("Services")["resources"]) == 1
+
+
+def test_log_messages_of_modules_do_not_reach_the_play(both: Both) -> None:
+    """The client logs that the program for its credentials has failed, and that it retries."""
+    plays = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: No credentials
+      kubernetes.core.k8s_info:
+        kind: Namespace
+        kubeconfig:
+          current-context: tried
+          contexts: [{name: tried, context: {cluster: tried, user: tried}}]
+          clusters: [{name: tried, cluster: {server: 'https://127.0.0.1:1'}}]
+          users:
+            - name: tried
+              user:
+                exec: {apiVersion: client.authentication.k8s.io/v1, command: 'false'}
+      ignore_errors: true
+    - name: Last
+      debug:
+"""
+    callback = """
+import logging
+from ansible.plugins.callback import CallbackBase
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "logs"
+
+    def v2_playbook_on_task_start(self, task, is_conditional):
+        logging.getLogger("callback").warning("logged for %s", task.get_name())
+"""
+    project = Project(files={"site.yml": plays, "callback_plugins/logs.py": callback})
+    record = both(project)
+    assert record.outcome.successful, record.outcome.failures
+    assert "Connection refused" in record.result("No credentials")["msg"]
+    assert "logged for Last" in record.stdout
+    assert "Logging error" not in record.stdout
