@@ -406,7 +406,7 @@ PATCHES: tuple[Patch, ...] = (
         reason="A module that only sends requests runs in the play's process instead of one of"
         " its own.",
         gain="a fifth of the memory and a tenth of the CPU time of a run (ADR 50)",
-        requires=("shared-module-process", "tasks-in-play"),
+        requires=("shared-module-process", "results-without-queue"),
     ),
     Patch(
         name="plain-results",

@@ -185,7 +185,8 @@ def test_a_changed_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> No
     changed: Callable[..., Any] = lambda self, result, host: None  # noqa: E731, ARG005
     monkeypatch.setattr(StrategyBase, "_convert_wire_task_result_to_raw", changed)
     selection, (mismatch,) = select()
-    assert (mismatch.patch, mismatch.dependents) == ("results-without-queue", [])
+    expected = ("results-without-queue", ["modules-in-play"])
+    assert (mismatch.patch, mismatch.dependents) == expected
     assert mismatch.difference == "expected (self, wire_task_result), found (self, result, host)"
     assert "results-without-queue" not in selection
     assert "tasks-in-play" in selection
