@@ -40,6 +40,9 @@ _MODULES = frozenset(
     f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}"
     for namespace, collection, name in (action.split(".") for action in _ACTIONS)
 )
+CLIENT_DEFAULTS = "kubernetes.client.configuration:Configuration._default"
+"""Address of the configuration that the Kubernetes client takes from the last kubeconfig: without
+a reset, later clients inherit its certificates."""
 _IDLE_SECONDS = 30.0
 """A connection is used again within this time: the proxy keeps it much longer, other servers
 close theirs after a minute."""
@@ -111,7 +114,7 @@ class ProcessState:
         basic = "ansible.module_utils.basic"
         for name in ("_ANSIBLE_ARGS", "_ANSIBLE_PROFILE", "_PARSED_MODULE_ARGS"):
             replace(f"{basic}:{name}", None)
-        replace("kubernetes.client.configuration:Configuration._default", None)
+        replace(CLIENT_DEFAULTS, None)
         put_back_globals()
         locale.setlocale(locale.LC_ALL, self.locale)
         sys.path[:] = self.sys_path

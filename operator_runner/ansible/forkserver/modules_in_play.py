@@ -23,6 +23,7 @@ from operator_runner.ansible.forkserver.forks import captured_output
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.forkserver.module_process import MODULE_SIDE, run_program
 from operator_runner.ansible.forkserver.module_process_reuse import (
+    CLIENT_DEFAULTS,
     Idleness,
     forget_clients,
     forget_other_clients,
@@ -105,12 +106,11 @@ def _as_the_module(call: ModuleCall) -> Iterator[None]:
     handlers = logging.root.handlers
     sys.argv = [call.path]
     logging.root.handlers = []  # those of the play write to its log, not to the streams of a module
-    configuration = "kubernetes.client.configuration:Configuration._default"
     os.chdir(call.cwd)  # the directory of the playbook, in the private data dir that of the project
     try:
         with (
             with_arguments(call),
-            replaced({**MODULE_SIDE, configuration: None}),
+            replaced({**MODULE_SIDE, CLIENT_DEFAULTS: None}),
             warnings.catch_warnings(),
             _exit_functions(),
         ):

@@ -28,8 +28,8 @@ from ansible.plugins import loader as loaders
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.display import Display
 
-from operator_runner.ansible.forkserver.module_process_reuse import current_umask
-from operator_runner.ansible.patches.replacing import replace, wrap
+from operator_runner.ansible.forkserver.module_process_reuse import CLIENT_DEFAULTS, current_umask
+from operator_runner.ansible.patches.replacing import replace, replaced, wrap
 
 _CORE = Path(ansible.__file__).parent
 _TRUSTED_COLLECTIONS = ("ansible_collections/kubernetes/core/", "ansible_collections/operator_sdk/")
@@ -250,7 +250,12 @@ def _run(worker: Any) -> None:
     task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
     task._parent = worker._task._parent
     queue = _Queue(worker._final_q, task)
-    with process_as_it_was(), _display_queue.redirected(queue), _task.TaskContext(task):
+    with (
+        process_as_it_was(),
+        replaced({CLIENT_DEFAULTS: None}),
+        _display_queue.redirected(queue),
+        _task.TaskContext(task),
+    ):
         result = TaskExecutor(
             worker._host,
             task,

@@ -368,6 +368,8 @@ PATCHES: tuple[Patch, ...] = (
             ),
             *_symbols("ansible.utils.display:Display", _final_q=ABSENT),
             *_symbols("ansible.utils.multiprocessing:context", parent_process="()"),
+            # For each task:
+            *_symbols("kubernetes.client.configuration:Configuration", _default="NoneType"),
         ),
         uses=(
             *_symbols("ansible._internal._task", TaskContext="(task)"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
+import yaml
 
 from operator_runner.devcluster import Cluster
 from tests.contract.ansible.launchers.launching import JOB, Both, Launchers
@@ -286,6 +288,27 @@ def test_modules_of_the_runner_give_the_same_results(in_cluster: InCluster) -> N
     assert record.result("Would delete")["changed"] is True
     assert record.kinds(task="No such status")[-1] == "runner_on_failed"
     assert len(record.result("Services")["resources"]) == 1
+
+
+def test_a_lookup_has_the_credentials_of_its_arguments(
+    in_cluster: InCluster, control_plane: Path
+) -> None:
+    """It does not have the certificate of the kubeconfig that an earlier lookup has read."""
+    cluster = yaml.safe_load(control_plane.read_text())["clusters"][0]["cluster"]
+    read = """lookup("kubernetes.core.k8s", kind="Namespace", resource_name="default"{more})"""
+    other = f', host="{cluster["server"]}", api_key="wrong", ca_cert=role_path ~ "/ca.crt"'
+    tasks = f"""
+- name: Kubeconfig
+  debug: {{msg: '{{{{ {read.format(more="")}.metadata.name }}}}'}}
+- name: Wrong token
+  debug: {{msg: '{{{{ {read.format(more=other)}.metadata.name }}}}'}}
+  ignore_errors: true
+"""
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    record = in_cluster(tasks, {"roles/tried/ca.crt": authority})
+    assert record.outcome.successful, record.outcome.failures
+    assert record.result("Kubeconfig")["msg"] == "default"
+    assert "401" in record.result("Wrong token")["msg"]
 
 
 def test_log_messages_of_modules_do_not_reach_the_play(both: Both) -> None:
