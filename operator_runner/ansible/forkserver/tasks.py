@@ -146,8 +146,10 @@ class _Queue:
         if self.is_used:
             self._queue.send_display(method, *args, **kwargs)
             return
-        with _display_queue.redirected(None):
-            Context().run(getattr(Display(), method), *args, **kwargs)
+        # In another thread, because ansible-runner keeps data for the event of a message by thread.
+        thread = threading.Thread(target=getattr(Display(), method), args=args, kwargs=kwargs)
+        thread.start()
+        thread.join()
 
     def send_callback(self, method_name: str, result: Any) -> None:
         """Call the callback plugins with the result of an item; see FinalQueue."""

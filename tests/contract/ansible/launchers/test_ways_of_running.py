@@ -205,8 +205,7 @@ def test_the_configured_interpreter_runs_the_module(both: Both) -> None:
     assert record.result("Missing")["rc"] == 127
 
 
-@pytest.mark.parametrize("verbosity", [2, 4])
-@pytest.mark.slow
+@pytest.mark.parametrize("verbosity", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_verbosity_prints_the_same_details(both: Both, verbosity: int) -> None:
     """-vv and -vvvv print more, and the same except for the start of modules."""
     tasks = """
@@ -218,9 +217,13 @@ def test_verbosity_prints_the_same_details(both: Both, verbosity: int) -> None:
   debug: {msg: x, verbosity: 7}
 - name: Copied
   copy: {content: x, dest: '{{ out }}/x'}
+- name: Read
+  debug: {msg: '{{ lookup("file", item) }}'}
+  loop: ['{{ out }}/x', '{{ out }}/x']
 - name: Failing
   command: 'false'
 """
     record = both(Project(tasks, LIBRARY, verbosity=verbosity), view=without_transport)
     assert "config file = " in record.stdout
+    assert ("File lookup using" in record.stdout) == (verbosity == 4)
     assert [failure.task for failure in record.outcome.failures] == ["Failing"]
