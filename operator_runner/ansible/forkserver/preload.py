@@ -89,6 +89,9 @@ def preload(
     `on_core_loaded` is called once ansible-core and its plugins are loaded, as they are.
     """
     with without_garbage_collection(), _as_a_run(environment, scratch):
+        with contextlib.chdir(scratch):
+            # An ansible.cfg in the directory where the operator was started is not that of runs.
+            importlib.import_module("ansible.constants")
         for name in _LIBRARIES:
             importlib.import_module(name)
         load_plugins()

@@ -282,6 +282,23 @@ async def test_a_changed_file_leads_to_a_new_server(tmp_path: Path) -> None:
         assert runs.servers()[0].pid != old.pid
 
 
+async def test_settings_where_the_operator_starts_are_not_those_of_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ansible.cfg there has no effect, and does not make runs cold."""
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nforce_handlers = true\n")
+    monkeypatch.chdir(tmp_path)
+    tasks = """
+- assert:
+    that:
+      - '"operator_runner.ansible.forkserver.server" in lookup("pipe", "cat /proc/$PPID/cmdline")'
+      - not lookup("config", "DEFAULT_FORCE_HANDLERS")
+"""
+    async with _runs(tmp_path / "scratch", SETTINGS) as runs:
+        outcome = await runs(tasks)
+    assert outcome.successful, outcome.failures
+
+
 async def test_a_replaced_server_ends_with_the_launcher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
