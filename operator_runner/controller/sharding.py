@@ -171,19 +171,19 @@ class Sharding:
             _log.info("Gained slots", slots=len(change.gained), epoch=self._slots.epoch)
             self._events.gained(change.gained, self._take_over(change.gained))
         if change.lost:
-            busy = {slot for slot in change.lost if self._running[slot]}
+            busy = {slot: {*runs} for slot in change.lost if (runs := self._running[slot])}
             _log.info(
                 "Draining slots", slots=len(change.lost), busy=len(busy), epoch=self._slots.epoch
             )
-            self._release(change.lost - busy)
-            for slot in busy:
-                draining = asyncio.create_task(self._drain(slot), name=f"drain slot {slot}")
+            self._release(change.lost - busy.keys())
+            for slot, runs in busy.items():
+                draining = asyncio.create_task(self._drain(slot, runs), name=f"drain slot {slot}")
                 self._drains[slot] = draining
         self._report()
 
-    async def _drain(self, slot: int) -> None:
-        """Wait until no run of the slot can write any more, and release it."""
-        _, late = await asyncio.wait(set(self._running[slot]), timeout=self._grace)
+    async def _drain(self, slot: int, runs: set[asyncio.Task[object]]) -> None:
+        """Wait until none of the runs of the slot can write any more, and release it."""
+        _, late = await asyncio.wait(runs, timeout=self._grace)
         if late:
             _log.warning("Cancelling reconciles of a slot that moves", slot=slot, count=len(late))
             await end_tasks(late)

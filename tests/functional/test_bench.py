@@ -29,5 +29,5 @@ def test_status_churn_is_coalesced(bench_environment: BenchEnvironment) -> None:
 def test_the_time_of_a_run_is_broken_down(bench_environment: BenchEnvironment) -> None:
     """Every task and request of the role has its line."""
     names = {name.strip() for name, _ in measure_breakdown(bench_environment, 1).table}
-    assert {"fork", "play set-up", "modules, within the above"} <= names
+    assert {"fork", "play set-up", "API requests, within the above"} <= names
     assert {"Write the ConfigMap", "PATCH configmaps"} <= names

@@ -179,6 +179,25 @@ async def test_a_slot_is_held_until_its_last_run_has_ended() -> None:
         assert one.released == [frozenset({SLOT})]
 
 
+async def test_a_slot_whose_last_run_has_just_ended_is_released() -> None:
+    """The move is observed after the end of the run, and before anything is told of it."""
+    end = asyncio.Event()
+    async with member() as one:
+
+        async def observe() -> None:
+            await end.wait()
+            one.observe(MOVING)
+
+        run = asyncio.create_task(one.work(end))
+        observing = asyncio.create_task(observe())
+        await asyncio.sleep(0)
+        end.set()
+        await observing
+        assert run.done()
+        await one.wait_released()
+        assert one.released == [frozenset({SLOT})]
+
+
 async def test_a_run_that_takes_too_long_is_cancelled_before_the_release() -> None:
     """The slot is held until the last writes of the run have ended."""
     async with member(grace=0.0) as one:
