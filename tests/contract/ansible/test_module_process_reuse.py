@@ -284,7 +284,7 @@ async def test_a_module_that_a_timeout_may_interrupt_has_a_process(
         """
 - name: Never there
   kubernetes.core.k8s_info:
-    {kind: ConfigMap, name: never, namespace: default, wait: true, wait_timeout: 3600}
+    {kind: ConfigMap, name: never, namespace: default, wait: true, wait_timeout: 120}
   timeout: 1
   ignore_errors: true
 """
