@@ -109,7 +109,7 @@ class Site:
     def ended(self) -> int:
         """Return the number of successful runs since the first start.
 
-        Raises BenchError if the operator has exited by itself.
+        Raises BenchError if the operator has exited on its own.
         """
         self._require_running()
         self._ended += self._new_log().count(self.success)

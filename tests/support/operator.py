@@ -70,7 +70,7 @@ class OperatorProcess:
         return self._process.pid
 
     def status(self) -> int | None:
-        """Return the exit status of a process that has ended by itself, else None."""
+        """Return the exit status of a process that has ended on its own, else None."""
         return None if self._process is None else self._process.poll()
 
     @property

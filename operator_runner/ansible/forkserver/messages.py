@@ -71,7 +71,7 @@ class Message:
 
     @property
     def is_end(self) -> bool:
-        """Whether the other end of the channel is closed, and there is no message."""
+        """Whether there is no message because the other end has closed the channel."""
         return not self._size
 
     @property

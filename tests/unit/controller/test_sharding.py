@@ -180,7 +180,7 @@ async def test_a_slot_is_held_until_its_last_run_has_ended() -> None:
 
 
 async def test_a_slot_whose_last_run_has_just_ended_is_released() -> None:
-    """The move is observed after the end of the run, and before anything is told of it."""
+    """The move is observed after the run has ended, before the callbacks of its task are called."""
     end = asyncio.Event()
     async with member() as one:
 
