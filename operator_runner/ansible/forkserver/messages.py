@@ -70,13 +70,8 @@ class Message:
         self._room[: self._size] = bytes(self._size)
 
     @property
-    def is_end(self) -> bool:
-        """Whether there is no message because the other end has closed the channel."""
-        return not self._size
-
-    @property
     def whole(self) -> memoryview:
-        """The complete message, to be forwarded."""
+        """The complete message, to be forwarded; empty once the other end is closed."""
         return memoryview(self._room)[: self._size]
 
     def for_server(self) -> Any:

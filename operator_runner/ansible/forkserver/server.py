@@ -213,7 +213,7 @@ class Server:
     def _take(self) -> bool:
         """Give the next run to a supervisor; return False if the operator has closed the socket."""
         with Message(self._control) as message:
-            order = {} if message.is_end else message.for_server()
+            order = message.for_server() if message.whole else {}
             if order.get("check_files"):
                 self._changed_file(time.monotonic())
                 return True
