@@ -23,6 +23,7 @@ from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
 from operator_runner.core.ansible_modules import Trait, modules_with
 from operator_runner.core.imports import without_garbage_collection
+from operator_runner.net import serving_certificate
 
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
 _MADV_COLLAPSE = 25
@@ -52,6 +53,7 @@ _PACKAGES = (
     "ansible_collections.operator_sdk.util.plugins.modules",
 )
 """Collections of which each module is loaded, with all that it imports before it does its work."""
+_SERVER_NAME = "localhost"
 _GUARD = re.compile(rb"""^if __name__ == ["']__main__["']""", re.MULTILINE)
 """Guard of a module that does nothing when it is imported."""
 _LATE = (
@@ -69,7 +71,7 @@ _PATCHES = (
     *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
     *("compiled-templates", "compiled-expressions", "deep-copies"),
     *("plugin-lookups", "play-attributes", "cached-facts", "caller-frames"),
-    "data-maps",
+    *("data-maps", "command-line"),
 )
 """Patches that hold in the fork server, and so in all its forks."""
 
@@ -108,7 +110,7 @@ def preload(
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         load_core_api_for(contents)
-        _start_openssl()
+        _start_openssl(Path(scratch))
         patches.install("immortal-objects")
     _use_huge_pages()
     _trim_heap()  # last: huge pages allocate memory again
@@ -198,9 +200,26 @@ def install_kubeconfig_parser() -> None:
         replace("kubernetes.config.kube_config:yaml", parser)
 
 
-def _start_openssl() -> None:
-    """Make OpenSSL read its configuration and load its providers: 10 ms in every new process."""
-    ssl.create_default_context()
+def _start_openssl(scratch: Path) -> None:
+    """Make OpenSSL load all that a connection needs: 14 ms in every new process.
+
+    It reads its configuration and loads its providers for the first context, and finds each
+    algorithm when it is first used. So a client and a server, with a certificate as the proxy has,
+    greet each other in memory.
+    """
+    authority = scratch / "tls.crt"
+    server_context = serving_certificate.server_context(authority, [_SERVER_NAME])
+    client_context = ssl.create_default_context(cafile=str(authority))
+    authority.unlink()
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=_SERVER_NAME)
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    waiting = {client.do_handshake, server.do_handshake}
+    while waiting:
+        for shake_hands in tuple(waiting):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                shake_hands()
+                waiting.remove(shake_hands)
 
 
 def install_tls_context() -> None:
