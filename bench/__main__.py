@@ -50,7 +50,7 @@ class Effort:
     """Unchanged resources of an operator that is restarted."""
 
 
-QUICK = Effort(repetitions=3, resources=6, many=60, pods=20, unchanged=60)
+QUICK = Effort(repetitions=3, resources=20, many=60, pods=20, unchanged=60)
 
 GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "three": lambda environment, effort: single.three_tasks(environment, effort.repetitions),

@@ -23,6 +23,7 @@ from ansible.modules import setup
 from operator_runner.ansible.forkserver import facts
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.forkserver.modules_in_play import with_arguments
+from operator_runner.ansible.forkserver.tasks import may_be_interrupted
 from operator_runner.ansible.patches.replacing import replace, replaced
 from operator_runner.core.ansible_modules import Trait, has_trait
 
@@ -39,18 +40,22 @@ def install() -> None:
 
 def needs_no_process(action: str) -> bool:
     """Return whether the action is likely to find all facts in the cache that need a process."""
-    return _Module.is_installed and has_trait(action, Trait.GATHERS_FACTS) and facts.are_cached()
+    return has_trait(action, Trait.GATHERS_FACTS) and _may_gather()
 
 
 def gather(call: ModuleCall) -> bytes | None:
     """Return what the module prints; None: it needs a process, or is another module."""
-    if not _Module.is_installed or not _is_setup(call) or not facts.are_cached():
+    if not _may_gather() or not _is_setup(call):
         return None
     with _as_the_module(call), facts.cached_only() as attempt:
         with contextlib.suppress(Exception, SystemExit, facts.CacheMissError):
             setup.main()
         return None if attempt.failed else _Module.printed
     return None
+
+
+def _may_gather() -> bool:
+    return _Module.is_installed and facts.are_cached() and not may_be_interrupted()
 
 
 def _is_setup(call: ModuleCall) -> bool:

@@ -57,7 +57,12 @@ def run_module(call: ModuleCall) -> tuple[int, bytes, bytes] | None:
     _idleness.end()
     status = None
     try:
-        with process_as_it_was(), captured_output() as (out, err), _as_the_module(call):
+        with (
+            process_as_it_was(),
+            _empty_input(),
+            captured_output() as (out, err),
+            _as_the_module(call),
+        ):
             status = run_program(call)
     finally:
         if status != 0:  # or interrupted: a connection may be in the middle of a response
@@ -76,6 +81,22 @@ def _needs_nothing_else(call: ModuleCall) -> bool:
         and not call.open_files
         and call.environment == dict(os.environ)
     )
+
+
+@contextlib.contextmanager
+def _empty_input() -> Iterator[None]:
+    """Let programs that the module starts, as those for credentials, read the end of an input.
+
+    That of the play, a terminal, is closed in its programs.
+    """
+    kept = os.dup(0)
+    try:
+        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 (as any other descriptor)
+            os.dup2(nothing.fileno(), 0)
+        yield
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
 
 
 @contextlib.contextmanager

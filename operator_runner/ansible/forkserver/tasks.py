@@ -66,11 +66,19 @@ def install_results_without_queue() -> None:
 def is_in_play() -> bool:
     """Return whether this thread runs a task in the play's process, alone and to its end.
 
-    While another thread handles messages of the task, it needs the streams of the play. A task
-    with a timeout could be interrupted while it puts the process back.
+    While another thread handles messages of the task, it needs the streams of the play.
     """
     queue = _display_queue.queue
     return isinstance(queue, _Queue) and not queue.is_used
+
+
+def may_be_interrupted() -> bool:
+    """Return whether a timeout may end the task of this thread, which runs in the play's process.
+
+    It could do so while what the task changes in the process is put back.
+    """
+    queue = _display_queue.queue
+    return isinstance(queue, _Queue) and queue.has_timeout
 
 
 def _start_or_run(start: Callable[..., None], worker: Any) -> None:
@@ -133,8 +141,9 @@ class _Queue:
 
     def __init__(self, queue: Any, task: Any) -> None:
         self._queue = queue
-        # The timeout of a task could interrupt the handling of a message.
-        self.is_used = self.strategy is None or bool(task.timeout)
+        self.has_timeout = bool(task.timeout)
+        # A timeout could interrupt the handling of a message.
+        self.is_used = self.strategy is None or self.has_timeout
         """Whether the thread that reads the queue may have to handle messages of this task."""
 
     def __getattr__(self, name: str) -> Any:

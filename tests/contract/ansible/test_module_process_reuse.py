@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -297,6 +299,38 @@ async def test_a_module_that_a_timeout_may_interrupt_has_a_process(
     assert record.result("After")["resources"][0]["metadata"]["name"] == "default"
     # The play, and the module that waits on.
     assert len(record.result("Look")["msg"]) == 2
+
+
+def _write_kubeconfig_with_a_program(config: Any, folder: Path) -> None:
+    """Write the file `exec`, with a program that reads its input and prints the credentials."""
+    user = config["users"][0].pop("user")
+    api_version = "client.authentication.k8s.io/v1"
+    status = {
+        "clientCertificateData": Path(user["client-certificate"]).read_text(),
+        "clientKeyData": Path(user["client-key"]).read_text(),
+    }
+    credential = {"apiVersion": api_version, "kind": "ExecCredential", "status": status}
+    (folder / "credential.json").write_text(json.dumps(credential))
+    program = f"cat > /dev/null && cat {folder}/credential.json"
+    command = {"apiVersion": api_version, "command": "sh", "args": ["-c", program]}
+    config["users"][0]["user"] = {"exec": {**command, "interactiveMode": "Never"}}
+    (folder / "exec").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("disabled", [(), (_IN_PLAY,)])
+async def test_a_program_for_credentials_has_an_empty_input(
+    kubeconfig: str, tmp_path: Path, disabled: tuple[str, ...]
+) -> None:
+    """A program that reads its input finds the end of it, in the play as in a process."""
+    _write_kubeconfig_with_a_program(json.loads(kubeconfig), tmp_path)
+    tasks = f"""
+- name: Read
+  kubernetes.core.k8s_info: {{kind: Namespace, name: default, kubeconfig: {tmp_path}/exec}}
+"""
+    async with asyncio.timeout(120):
+        record = await _run(kubeconfig, tmp_path, tasks, *disabled)
+    assert record.outcome.successful, record.outcome.failures
+    assert record.result("Read")["resources"][0]["metadata"]["name"] == "default"
 
 
 async def test_consecutive_modules_share_a_process(kubeconfig: str, tmp_path: Path) -> None:

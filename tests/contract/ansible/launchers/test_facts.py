@@ -44,6 +44,9 @@ PLAYBOOK = Project(
   - name: Another path
     setup:
     environment: {PATH: '/usr/bin:/bin'}
+  - name: Timeout
+    setup:
+    timeout: 600
 """,
         "facts/made.fact": '#!/bin/sh\necho \'{"by": "a program"}\'\n',
     }
@@ -70,7 +73,10 @@ COMPLAINING = Project(
 )
 COMPLAINTS = ("Warning", "Unknown subset", "Unknown option", "Without a trace")
 GATHERING = "Gathering Facts"
-TASKS = (GATHERING, "All", "Subset", "Least", "Filter", "Own", "Another locale", "Another path")
+TASKS = (
+    *(GATHERING, "All", "Subset", "Least", "Filter", "Own", "Another locale", "Another path"),
+    "Timeout",
+)
 
 
 class Program:
