@@ -19,6 +19,8 @@ from operator_runner.telemetry.redaction import REDACTED, redact
         "client-key-data",
         "kubeconfig",
         "set_cookie",
+        "API_KEY",
+        "größe-token",
     ],
 )
 def test_the_value_of_a_secret_key_is_replaced(key: str) -> None:
@@ -47,6 +49,11 @@ def test_flags_and_counts_are_not_secrets() -> None:
     ("text", "expected"),
     [
         ("Authorization: Bearer abcdef0123456789", f"Authorization: Bearer {REDACTED}"),
+        ("BEARER abcdef0123456789", f"BEARER {REDACTED}"),
+        (
+            "bEaReR abcdef0123456789 of postgres://ann:pw@db",
+            f"bEaReR {REDACTED} of postgres://ann:{REDACTED}@db",
+        ),
         ("GET http://ann:pw@127.0.0.1/", f"GET http://ann:{REDACTED}@127.0.0.1/"),
         ("the bearer of news", "the bearer of news"),
         ("http://localhost:8888/api", "http://localhost:8888/api"),
