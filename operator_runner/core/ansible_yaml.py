@@ -34,3 +34,18 @@ def read(path: Path) -> Any:
 def load_all(text: bytes | str) -> Iterator[Any]:
     """Yield the documents of a file."""
     return yaml.load_all(text, Loader=_AnsibleLoader)
+
+
+def texts(document: Any) -> Iterator[str]:
+    """Yield the texts in a document, except keys."""
+    return _texts(document, set())
+
+
+def _texts(value: Any, seen: set[int]) -> Iterator[str]:
+    """Yield the texts in a value; `seen` has the containers that were met, by id."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list) and id(value) not in seen:
+        seen.add(id(value))
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item, seen)

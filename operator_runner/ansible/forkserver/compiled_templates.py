@@ -10,7 +10,6 @@ or a result are compiled in the run and discarded with its process.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,13 +20,12 @@ from jinja2 import TemplateError
 from jinja2.environment import TemplateExpression
 
 from operator_runner.ansible.forkserver.core_api import load_core_api_if_used
+from operator_runner.ansible.forkserver.role_files import RoleFile
 from operator_runner.ansible.patches.replacing import wrap
 from operator_runner.core import ansible_yaml
 
 _MAX_TEMPLATES = 5_000
 """Templates that are kept; roles that change all the time do not fill the memory."""
-_FOLDERS = ("tasks", "handlers", "defaults", "vars", "templates")
-_YAML = {".yml", ".yaml", ".json", ""}
 _MARKS = ("{{", "{%", "{#")
 _EXPRESSION = "expression"
 _CONDITIONS = {"when", "that", "until", "failed_when", "changed_when", "break_when"}
@@ -112,64 +110,18 @@ def _compile_expression_once(
     return expression
 
 
-class RoleTemplates:
-    """Compile the templates of roles, a file at a time, while the server is idle."""
-
-    def __init__(self) -> None:
-        """Begin with no role."""
-        self._roles: deque[Path] = deque()
-        self._files: deque[Path] = deque()
-        self._states: dict[Path, int] = {}
-
-    def note(self, content: Path) -> None:
-        """Schedule the files of a role or playbook that has a run."""
-        if content not in self._roles:
-            self._roles.append(content)
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether files have to be compiled."""
-        return bool(self._files or self._roles)
-
-    def step(self) -> None:
-        """Do one step: find the changed files of a role, or compile one of them."""
-        # The play that reads a broken file reports it.
-        with contextlib.suppress(Exception):
-            if self._files:
-                _compile_file(self._files.popleft())
-            else:
-                self._files.extend(self._changed(self._roles.popleft()))
-
-    def _changed(self, content: Path) -> list[Path]:
-        changed = []
-        for path in _files_of(content):
-            state = path.stat().st_mtime_ns
-            if self._states.get(path) != state:
-                self._states[path] = state
-                changed.append(path)
-        return changed
-
-
-def _files_of(content: Path) -> Iterator[Path]:
-    if content.is_file():
-        yield content
-    for folder in _FOLDERS:
-        yield from (path for path in sorted((content / folder).rglob("*")) if path.is_file())
-
-
-def _compile_file(path: Path) -> None:
-    if "templates" in path.parts:
-        text = path.read_text()
-        _compile(text, is_file=True)
-        _compile_for_import(text, path)
-    elif path.suffix in _YAML:
-        tasks = path.read_text()
-        load_core_api_if_used(tasks)
-        for document in ansible_yaml.load_all(tasks):
-            for text in _texts(document, set()):
-                _compile(text, is_file=False)
-            for condition in _conditions(document, set()):
-                _compile_condition(condition)
+def compile_file(file: RoleFile) -> None:
+    """Compile the templates in a file of a role."""
+    if file.is_template:
+        _compile(file.text, is_file=True)
+        _compile_for_import(file.text, file.path)
+        return
+    load_core_api_if_used(file.text)
+    for document in file.documents:
+        for text in ansible_yaml.texts(document):
+            _compile(text, is_file=False)
+        for condition in _conditions(document, set()):
+            _compile_condition(condition)
 
 
 def _compile(text: str, *, is_file: bool) -> None:
@@ -205,22 +157,12 @@ def _compile_for_import(text: str, path: Path) -> None:
         TemplateEngine().environment.compile(text, path.name, str(path))
 
 
-def _texts(value: Any, seen: set[int]) -> Iterator[str]:
-    """Yield all texts in a document; `seen` has the containers that were met, by id."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list) and id(value) not in seen:
-        seen.add(id(value))
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item, seen)
-
-
 def _conditions(value: Any, seen: set[int]) -> Iterator[str]:
     """Yield the texts of conditions in a document."""
     if isinstance(value, dict | list) and id(value) not in seen:
         seen.add(id(value))
         if isinstance(value, dict):
             for key in _CONDITIONS & value.keys():
-                yield from _texts(value[key], set())
+                yield from ansible_yaml.texts(value[key])
         for item in value.values() if isinstance(value, dict) else value:
             yield from _conditions(item, seen)

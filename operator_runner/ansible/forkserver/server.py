@@ -16,13 +16,13 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
 import psutil
 
-from operator_runner.ansible.forkserver.compiled_templates import RoleTemplates
+from operator_runner.ansible.forkserver.compiled_templates import compile_file
 from operator_runner.ansible.forkserver.forks import fork, open_streams
 from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
 from operator_runner.ansible.forkserver.messages import (
@@ -32,6 +32,7 @@ from operator_runner.ansible.forkserver.messages import (
     wait_readable,
 )
 from operator_runner.ansible.forkserver.preload import preload
+from operator_runner.ansible.forkserver.role_files import RoleFile, RoleFiles
 from operator_runner.ansible.forkserver.stack_memory import call_with_room
 from operator_runner.ansible.forkserver.swap import refuse, swap_out
 from operator_runner.ansible.patches.selection import PatchSelection
@@ -172,7 +173,7 @@ class Server:
         self._spare: _Spare | None = None
         self._is_stale = False
         self._strays: set[int] = set()
-        self._templates = RoleTemplates()
+        self._role_files = _role_files(patches)
         self._facts = _fact_gathering(environment) if "cached-facts" in patches else None
 
     def serve(self) -> None:
@@ -188,8 +189,8 @@ class Server:
             facts = [] if self._facts is None else self._facts.watched
             watched: list[Any] = [self._control, wake_reader, *facts]
             ready = wait_readable(watched, self._idle_timeout())
-            if not ready and self._templates.is_pending:
-                self._templates.step()
+            if not ready and self._role_files.is_pending:
+                self._role_files.step()
             elif not ready:
                 self._gather_facts()
                 # If no fork is possible, the next run reports it.
@@ -206,7 +207,7 @@ class Server:
 
     def _idle_timeout(self) -> float | None:
         """Return the seconds to wait for a request before background work; None: no limit."""
-        if self._templates.is_pending:
+        if self._role_files.is_pending:
             return 0.0
         return _IDLE_SECONDS if self._spare is None and not self._is_stale else None
 
@@ -233,8 +234,7 @@ class Server:
                 except OSError as error:
                     # A failed fork concerns only this run.
                     _answer(operator, {"refused": str(error)})
-                if "compiled-templates" in self._patches:
-                    self._templates.note(Path(order["content"]))
+                self._role_files.note(Path(order["content"]))
                 if self._facts is not None:
                     self._facts.note(order["sandbox"])
         self._gather_facts()
@@ -368,6 +368,16 @@ class Server:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         os._exit(0)
+
+
+def _role_files(patches: PatchSelection) -> RoleFiles:
+    # Not before everything is loaded: ansible-core reads its settings when it is imported.
+    from ansible import constants
+
+    preparations: list[Callable[[RoleFile], None]] = []
+    if "compiled-templates" in patches:
+        preparations.append(compile_file)
+    return RoleFiles(preparations, [Path(path) for path in constants.DEFAULT_ROLES_PATH])
 
 
 def _fact_gathering(environment: dict[str, str]) -> FactGathering:

@@ -11,7 +11,8 @@ from ansible._internal._templating._engine import TemplateEngine, TemplateOption
 from ansible.template import trust_as_template
 
 from operator_runner.ansible.forkserver import compiled_templates
-from operator_runner.ansible.forkserver.compiled_templates import RoleTemplates
+from operator_runner.ansible.forkserver.compiled_templates import compile_file
+from operator_runner.ansible.forkserver.role_files import RoleFiles
 from tests.support.timestamps import wait_for_new_timestamp
 
 TASKS = """
@@ -49,10 +50,10 @@ def role(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def learn(templates: RoleTemplates, role: Path) -> None:
-    templates.note(role)
-    while templates.is_pending:
-        templates.step()
+def learn(files: RoleFiles, role: Path) -> None:
+    files.note(role)
+    while files.is_pending:
+        files.step()
 
 
 def template(text: str, *, is_file: bool = False, **variables: Any) -> Any:
@@ -62,7 +63,7 @@ def template(text: str, *, is_file: bool = False, **variables: Any) -> Any:
 
 def test_templates_of_roles_are_compiled_in_advance(met: list[str], role: Path) -> None:
     """A play uses the code of tasks and templates, with the same results as without it."""
-    learn(RoleTemplates(), role)
+    learn(RoleFiles([compile_file]), role)
     assert set(met) == {
         "Say {{ word }}",
         "{{ word | upper }}\\n",
@@ -96,14 +97,14 @@ def test_each_evaluation_is_one_of_its_own(met: list[str]) -> None:
 
 def test_only_changed_files_are_compiled_again(met: list[str], role: Path) -> None:
     """An edited file is looked at when there is a run of it, the others are not."""
-    templates = RoleTemplates()
-    learn(templates, role)
+    files = RoleFiles([compile_file])
+    learn(files, role)
     met.clear()
-    learn(templates, role)
+    learn(files, role)
     assert met == []
     wait_for_new_timestamp(role)
     (role / "templates" / "a.j2").write_text("{{ other }}\n")
-    learn(templates, role)
+    learn(files, role)
     assert set(met) == {"{{ other }}\n"}
 
 
@@ -119,7 +120,7 @@ def test_invalid_templates_are_compiled_by_the_play(
     (role / "tasks" / "broken.yml").write_text(content)
     (role / "templates" / "broken.j2").write_text("{% if %}" + content)
     (role / "templates" / "binary.j2").write_bytes(b"\xff\xfe{{ a }}")
-    learn(RoleTemplates(), role)
+    learn(RoleFiles([compile_file]), role)
     assert template("Say {{ word }}", word="it") == "Say it"
 
 
