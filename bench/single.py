@@ -22,7 +22,7 @@ def three_tasks(environment: BenchEnvironment, repetitions: int) -> Iterator[Row
 
 def empty_role(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
     """Measure the role without tasks."""
-    return _compare(environment, repetitions, EMPTY, "empty role", Goal(limit=1 / 7, target=1 / 15))
+    return _compare(environment, repetitions, EMPTY, "empty role", Goal(limit=1 / 6, target=1 / 15))
 
 
 def long_role(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:

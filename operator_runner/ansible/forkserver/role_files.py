@@ -120,7 +120,7 @@ def _folders_of_roles(content: Path) -> tuple[Path, ...]:
 
 
 def _is_role(path: Path) -> bool:
-    return any((path / name).is_dir() for name in _FOLDERS)
+    return path.is_dir() and any((path / name).is_dir() for name in _FOLDERS)
 
 
 def _files_of(content: Path) -> Iterator[Path]:
