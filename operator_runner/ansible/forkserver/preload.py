@@ -110,7 +110,9 @@ def preload(
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         load_core_api_for(contents)
-        _start_openssl(Path(scratch))
+        # A run reports what is wrong with the configuration of OpenSSL.
+        with contextlib.suppress(ssl.SSLError):
+            _start_openssl(Path(scratch))
         patches.install("immortal-objects")
     _use_huge_pages()
     _trim_heap()  # last: huge pages allocate memory again
@@ -204,8 +206,8 @@ def _start_openssl(scratch: Path) -> None:
     """Make OpenSSL load all that a connection needs: 14 ms in every new process.
 
     It reads its configuration and loads its providers for the first context, and finds each
-    algorithm when it is first used. So a client and a server, with a certificate as the proxy has,
-    greet each other in memory.
+    algorithm when it is first used: by a handshake in memory, with a certificate like the proxy's.
+    Raises ssl.SSLError.
     """
     authority = scratch / "tls.crt"
     server_context = serving_certificate.server_context(authority, [_SERVER_NAME])
