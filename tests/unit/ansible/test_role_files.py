@@ -77,7 +77,7 @@ def test_roles_that_are_named_are_prepared_too(project: Path, content: str, own:
 
 
 def test_a_file_is_read_as_it_is(project: Path) -> None:
-    """Templates are no YAML, wherever the project is; ends of lines are kept."""
+    """A file below templates is not parsed as YAML; line ends are kept."""
     files = Prepared(project).after("roles/web")
     template = files["roles/web/templates/tasks/a.yml"]
     assert (template.is_template, template.text, template.documents) == (True, "{{ x }}: [", ())
