@@ -23,10 +23,10 @@ def make_private(path: Path) -> None:
     # mode= of makedirs applies to the last part only.
     for part in _parts(path):
         mode = _mode(part)
-        if mode is not None and stat.S_ISLNK(mode):
+        if stat.S_ISLNK(mode):
             Path(part).unlink()
-            mode = None
-        if mode is None:
+            mode = 0
+        if not mode:
             with contextlib.suppress(FileExistsError):
                 Path(part).mkdir(mode=0o700)
 
@@ -39,18 +39,17 @@ def _parts(path: Path) -> Iterator[str]:
     yield from itertools.accumulate(path.parts, os.path.join)
 
 
-def _mode(path: str) -> int | None:
-    """Return the mode of a file, or of a link itself; None if nothing has this name."""
+def _mode(path: Path | str) -> int:
+    """Return the mode of a file, or of a link itself; 0 if nothing has this name."""
     try:
         return os.lstat(path).st_mode
     except FileNotFoundError:
-        return None
+        return 0
 
 
 def _has_link(path: Path) -> bool:
     """Return whether a directory or one of its parents is a link. Raises OSError."""
-    modes = map(_mode, _parts(path))
-    return any(mode is not None and stat.S_ISLNK(mode) for mode in modes)
+    return any(stat.S_ISLNK(_mode(part)) for part in _parts(path))
 
 
 def write(path: Path, text: str) -> None:
@@ -66,8 +65,8 @@ def open_new(path: Path) -> TextIO:
     """
     if _has_link(path.parent):
         raise OSError(errno.ELOOP, "a parent directory is a symbolic link", str(path))
-    mode = _mode(str(path))
-    if mode is not None and not stat.S_ISREG(mode):
+    mode = _mode(path)
+    if mode and not stat.S_ISREG(mode):
         path.unlink()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8")
@@ -84,5 +83,4 @@ def read(path: Path) -> str:
 
 def is_file(path: Path) -> bool:
     """Return whether this is a regular file and not a link. Raises OSError."""
-    mode = _mode(str(path))
-    return mode is not None and stat.S_ISREG(mode)
+    return stat.S_ISREG(_mode(path))

@@ -107,6 +107,22 @@ def _stream(number: int, name: str, mode: str) -> io.TextIOWrapper:
 
 
 @contextmanager
+def redirected(descriptor: int, target: int) -> Iterator[None]:
+    """Make a descriptor of this process a copy of another one within the block.
+
+    Programs inherit the copy. Whether they inherit the original is as before afterwards.
+    """
+    is_inheritable = os.get_inheritable(descriptor)
+    kept = os.dup(descriptor)
+    try:
+        os.dup2(target, descriptor)
+        yield
+    finally:
+        os.dup2(kept, descriptor, is_inheritable)
+        os.close(kept)
+
+
+@contextmanager
 def captured_output() -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
     """Collect what this process writes to `sys.stdout` and `sys.stderr` within the block."""
     before = sys.stdout, sys.stderr

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from ansible import module_utils
 
-from operator_runner.ansible.forkserver.forks import captured_output
+from operator_runner.ansible.forkserver.forks import captured_output, redirected
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.forkserver.module_process import MODULE_SIDE, run_program
 from operator_runner.ansible.forkserver.module_process_reuse import (
@@ -89,14 +89,8 @@ def _empty_input() -> Iterator[None]:
 
     That of the play, a terminal, is closed in its programs.
     """
-    kept = os.dup(0)
-    try:
-        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 (as any other descriptor)
-            os.dup2(nothing.fileno(), 0)
+    with open(os.devnull, "rb") as nothing, redirected(0, nothing.fileno()):  # noqa: PTH123
         yield
-    finally:
-        os.dup2(kept, 0)
-        os.close(kept)
 
 
 @contextlib.contextmanager

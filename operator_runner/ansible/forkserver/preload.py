@@ -18,6 +18,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from operator_runner.ansible.forkserver.core_api import import_core_api_lazily, load_core_api_for
+from operator_runner.ansible.forkserver.forks import redirected
 from operator_runner.ansible.forkserver.plugins import load_plugins
 from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
@@ -125,15 +126,13 @@ def _as_a_run(environment: dict[str, str], scratch: str) -> Iterator[None]:
     """Imitate a run while modules are imported: its environment, and a terminal as output."""
     before = dict(os.environ)
     terminal, output = pty.openpty()
-    kept = os.dup(1)
     os.environ.update(environment)
     os.environ["ANSIBLE_LOCAL_TEMP"] = scratch
-    os.dup2(output, 1)
     try:
-        yield
+        with redirected(1, output):
+            yield
     finally:
-        os.dup2(kept, 1)
-        for descriptor in (terminal, output, kept):
+        for descriptor in (terminal, output):
             os.close(descriptor)
         os.environ.clear()
         os.environ.update(before)
@@ -212,7 +211,6 @@ def _start_openssl(scratch: Path) -> None:
     authority = scratch / "tls.crt"
     server_context = serving_certificate.server_context(authority, [_SERVER_NAME])
     client_context = ssl.create_default_context(cafile=str(authority))
-    authority.unlink()
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context.wrap_bio(to_client, to_server, server_hostname=_SERVER_NAME)
     server = server_context.wrap_bio(to_server, to_client, server_side=True)

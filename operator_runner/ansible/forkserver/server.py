@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
@@ -32,7 +32,7 @@ from operator_runner.ansible.forkserver.messages import (
     wait_readable,
 )
 from operator_runner.ansible.forkserver.preload import preload
-from operator_runner.ansible.forkserver.role_files import RoleFile, RoleFiles
+from operator_runner.ansible.forkserver.role_files import RoleFiles
 from operator_runner.ansible.forkserver.stack_memory import call_with_room
 from operator_runner.ansible.forkserver.swap import refuse, swap_out
 from operator_runner.ansible.patches.selection import PatchSelection
@@ -374,9 +374,7 @@ def _role_files(patches: PatchSelection) -> RoleFiles:
     # Not before everything is loaded: ansible-core reads its settings when it is imported.
     from ansible import constants
 
-    preparations: list[Callable[[RoleFile], None]] = []
-    if "compiled-templates" in patches:
-        preparations.append(compile_file)
+    preparations = [compile_file] if "compiled-templates" in patches else []
     return RoleFiles(preparations, [Path(path) for path in constants.DEFAULT_ROLES_PATH])
 
 

@@ -25,7 +25,8 @@ _CHILDREN = "ps -o pid= --ppid $(ps -o ppid= -p $(ps -o ppid= -p $$))"
 """Prints the children of the supervisor. The shell is a child of the play, as its pipe lookup."""
 _STATE = (
     "cd /proc/$PPID && grep -E '^(Umask|Threads|SigIgn|SigCgt)' status && readlink cwd"
-    " && cat limits && ls -l fd | grep -vE 'socket:|pipe:' | sed 's/.* -> //' | sort"
+    " && cat limits && grep flags fdinfo/0"
+    " && ls -l fd | grep -vE 'socket:|pipe:' | sed 's/.* -> //' | sort"
 )
 """Prints what the play has, except connections, and pipes, which it has for this command."""
 _SOCKETS = "readlink /proc/$PPID/fd/* | grep socket: | tr -dc '0-9\\n'"
