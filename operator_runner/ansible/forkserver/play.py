@@ -110,7 +110,6 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     patches.install("facts-in-play")
     patches.install("temporary-directories")
     patches.install("tasks-in-play")
-    patches.install("results-without-queue")
     patches.install("modules-in-play")
     patches.install("plain-results")
     patches.install("template-error-lines")

@@ -8,7 +8,7 @@ role. Data of other types is passed to ansible-core's functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, MutableMapping, MutableSequence
 from typing import Any
 
 from ansible._internal._templating._datatag import _JinjaConstTemplate
@@ -31,7 +31,8 @@ def install() -> None:
     wrap("ansible._internal._templating._engine:TemplateEngine.transform", transform)
     wrap("ansible.utils.vars:transform_to_native_types", to_native_types)
     for module in (callback, clean, strategy, task_result):
-        wrap(f"{module.__name__}:strip_internal_keys", strip_internal_keys)
+        if hasattr(module, "strip_internal_keys"):
+            wrap(f"{module.__name__}:strip_internal_keys", strip_internal_keys)
 
 
 def transform(original: Callable[..., Any], engine: Any, variable: Any) -> Any:
@@ -98,6 +99,6 @@ def strip_internal_keys(
             rest.extend(one for one in each.values() if type(one) not in _SCALARS)
         elif kind in _LISTS:
             rest.extend(one for one in each if type(one) not in _SCALARS)
-        elif each is dirty or isinstance(each, clean.MutableMapping | clean.MutableSequence):
-            original(each, exceptions=exceptions)
+        elif each is dirty or isinstance(each, MutableMapping | MutableSequence):
+            original(each, exceptions=kept)
     return dirty

@@ -24,7 +24,7 @@ import structlog
 from operator_runner.ansible.child_process import end_tree, send_signal
 from operator_runner.ansible.forkserver import compressed_memory
 from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, message, send
-from operator_runner.ansible.patches.selection import Mismatch
+from operator_runner.ansible.patches.selection import Mismatch, check_core
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
 from operator_runner.core.errors import RunError
@@ -197,6 +197,7 @@ async def start_server(
     roles and playbooks that it will run. `names` is a descriptor to which it writes the reserved
     names of Ansible, if it lists them.
     """
+    check_core()
     environment = common_environment(ansible)
     # The server creates it and is signalled when we end: it is removed even if we are killed.
     scratch = Path(tempfile.gettempdir(), f"operator-runner-{secrets.token_hex(8)}")
@@ -242,7 +243,7 @@ async def start_server(
 def _report(mismatches: list[Json]) -> None:
     """Log each patch that is not applied. Raises RunError if runs need it."""
     for found in (Mismatch(**each) for each in mismatches):
-        if found.is_essential:
+        if found.needs_cold_runs:
             raise RunError(str(found))
         _log.warning(
             "Patch is not applied; runs are slower",

@@ -21,10 +21,12 @@ from typing import Any
 
 import ansible
 from ansible._internal import _task
+from ansible.executor import task_result
 from ansible.executor.task_executor import TaskExecutor
-from ansible.executor.task_result import _RawTaskResult
+from ansible.executor.task_queue_manager import DisplaySend, FinalQueue
 from ansible.module_utils._internal import _datatag
 from ansible.plugins import loader as loaders
+from ansible.plugins.strategy import StrategySentinel, results_thread_main
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.display import Display
 
@@ -43,8 +45,8 @@ _UNCHANGING = (
     *_datatag._known_tag_types,
 )
 """Types of values that cannot be changed, and take long to copy: texts with tags, and tags."""
-_WITH_A_WORKER = {"pause"}
-"""Actions that need their worker."""
+_WITH_A_WORKER = {"add_host", "group_by", "pause"}
+"""Actions that need their worker: since ansible-core 2.21, two wait for the play meanwhile."""
 
 
 def install() -> None:
@@ -56,10 +58,6 @@ def install() -> None:
         property(lambda _: _display_queue.queue, _display_queue.set),
     )
     wrap("ansible.utils.multiprocessing:context.parent_process", _parent_process)
-
-
-def install_results_without_queue() -> None:
-    """Pass results and messages of tasks in this process to the strategy directly."""
     wrap("ansible.plugins.strategy:StrategyBase.__init__", _init_strategy)
 
 
@@ -131,54 +129,60 @@ _display_queue = _DisplayQueue()
 class _Queue:
     """The queue for messages and the result of one task.
 
-    Without a need for the queue, they are handled at once, instead of by the thread that reads
-    it: see ansible.plugins.strategy.results_thread_main. A result is a copy in any case, as from a
-    worker.
+    Without a need for the queue, they are handled at once, as by the thread that reads it. A result
+    is a copy in any case, as from a worker.
     """
 
     strategy: Any = None
-    """The strategy of the current play; None where everything goes through the queue."""
+    """The strategy of the current play."""
+    send_callback = FinalQueue.send_callback
+    send_display = FinalQueue.send_display
+    send_task_result = FinalQueue.send_task_result
 
     def __init__(self, queue: Any, task: Any) -> None:
         self._queue = queue
         self.has_timeout = bool(task.timeout)
         # A timeout could interrupt the handling of a message.
-        self.is_used = self.strategy is None or self.has_timeout
+        self.is_used = self.has_timeout
         """Whether the thread that reads the queue may have to handle messages of this task."""
 
     def __getattr__(self, name: str) -> Any:
         self.is_used = True
         return getattr(self._queue, name)
 
-    def send_display(self, method: str, *args: Any, **kwargs: Any) -> None:
-        """Display a message; see FinalQueue."""
+    def put(self, message: Any) -> None:
+        """Have the strategy handle a message or a result; see FinalQueue."""
         if self.is_used:
-            self._queue.send_display(method, *args, **kwargs)
-            return
-        # In another thread, because ansible-runner keeps data for the event of a message by thread.
-        thread = threading.Thread(target=getattr(Display(), method), args=args, kwargs=kwargs)
-        thread.start()
-        thread.join()
+            self._queue.put(message)
+        elif isinstance(message, DisplaySend):
+            # In another thread: ansible-runner keeps data for the event of a message by thread.
+            delivery = _Delivery(self.strategy, message)
+            thread = threading.Thread(target=results_thread_main, args=(delivery,))
+            thread.start()
+            thread.join()
+        else:
+            delivery = _Delivery(self.strategy, _copy(message))
+            with _display_queue.redirected(None):
+                Context().run(results_thread_main, delivery)
 
-    def send_callback(self, method_name: str, result: Any) -> None:
-        """Call the callback plugins with the result of an item; see FinalQueue."""
-        if self.is_used:
-            self._queue.send_callback(method_name, result)
-            return
-        with _display_queue.redirected(None):
-            Context().run(self.strategy._tqm.send_callback, method_name, self._arrived(result))
 
-    def send_task_result(self, result: Any) -> None:
-        """Give the result of the task to the play, after all messages; see FinalQueue."""
-        if self.is_used:
-            self._queue.send_task_result(result)
-            return
-        arrived = self._arrived(result)
-        with self.strategy._results_lock:
-            self.strategy._results.append(arrived)
+class _Delivery:
+    """A strategy whose queue holds one message."""
 
-    def _arrived(self, result: Any) -> Any:
-        return self.strategy._convert_wire_task_result_to_raw(_copy(result.as_wire_task_result()))
+    def __init__(self, strategy: Any, message: Any) -> None:
+        self._strategy = strategy
+        self._messages = [StrategySentinel(), message]
+
+    @property
+    def _final_q(self) -> Any:
+        return self
+
+    def get(self) -> Any:
+        """Return the message, then the end; see FinalQueue."""
+        return self._messages.pop()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._strategy, name)
 
 
 _kept: ContextVar[list[Any]] = ContextVar("kept")
@@ -257,16 +261,39 @@ def _has_collections_of_its_own(folder: str) -> bool:
 
 
 def _run(worker: Any) -> None:
-    """Do the work of the worker in this process; see WorkerProcess._run."""
+    """Do the work of the worker in this process; see WorkerProcess.run."""
     task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
     task._parent = worker._task._parent
     queue = _Queue(worker._final_q, task)
+    execute = _execute if hasattr(_task.TaskContext, "create") else _execute_until_core_2_20
     with (
         process_as_it_was(),
         replaced({CLIENT_DEFAULTS: None}),
         _display_queue.redirected(queue),
-        _task.TaskContext(task),
     ):
+        execute(worker, task, queue)
+
+
+def _execute(worker: Any, task: Any, queue: _Queue) -> None:
+    host, variables = worker._host, dict(worker._task_vars)
+    with _task.TaskContext.create(task=task, task_vars=variables, host_name=host.name):
+        task.squash()
+        result = TaskExecutor(
+            host,
+            worker._play_context,
+            worker._loader,
+            worker._shared_loader_obj,
+            queue,
+            worker._variable_manager,
+        ).run()
+        result.finalize_registered_values()
+        task.ignore_errors = result.ignore_errors
+        task.ignore_unreachable = result.ignore_unreachable
+        queue.send_task_result(host, task, result)
+
+
+def _execute_until_core_2_20(worker: Any, task: Any, queue: _Queue) -> None:
+    with _task.TaskContext(task):
         result = TaskExecutor(
             worker._host,
             task,
@@ -277,10 +304,12 @@ def _run(worker: Any) -> None:
             queue,
             worker._variable_manager,
         ).run()
-    raw = _RawTaskResult(
-        host=worker._host, task=task, return_data=result, task_fields=task.dump_attrs()
+    fields = task.dump_attrs()
+    queue.send_task_result(
+        task_result._RawTaskResult(
+            host=worker._host, task=task, return_data=result, task_fields=fields
+        )
     )
-    queue.send_task_result(raw)
 
 
 @contextlib.contextmanager

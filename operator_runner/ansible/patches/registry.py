@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+NEWEST_CORE = (2, 21)
+"""The newest ansible-core that the patches are tested with; plays run cold with later ones."""
 ABSENT = "absent"
 """Signature of a name that the library does not define; the patch adds it."""
 _MODULE = (
@@ -19,7 +21,8 @@ _MODULE = (
     "supports_check_mode=False, required_if=None, required_by=None)"
 )
 _COLLECT = "(self, module=None, collected_facts=None)"
-_STRIP = "(dirty, exceptions=None)"
+_STRIP = ("(dirty, exceptions=None)", "(dirty, exceptions=Ellipsis)")
+"""The second one is that of ansible-core 2.21, as in all pairs below."""
 _FORKSERVER = "operator_runner.ansible.forkserver"
 _ENGINE = "ansible._internal._templating._engine:TemplateEngine"
 _DATATAG = "ansible.module_utils._internal._datatag"
@@ -38,8 +41,11 @@ class Symbol:
 
     address: str
     """`module:attribute.path`, as `pkgutil.resolve_name` takes it."""
-    signature: str
-    """Its text according to `signatures.signature_of`."""
+    signature: str | tuple[str, ...]
+    """Its text according to `signatures.signature_of`; one for each that the patch is written for.
+
+    A symbol that the patch only calls may have further parameters with defaults.
+    """
     loaded_by_play: bool = False
     """Whether only a play may import the module: the signature is read from its source."""
 
@@ -62,9 +68,11 @@ class Patch:
     is_essential: bool = False
     """Whether results would differ without it: it cannot be switched off, and plays run cold, or
     not at all, where it does not match."""
+    gives_speed: bool = False
+    """Whether warm runs gain nothing without it: plays run cold where it does not match."""
 
 
-def _symbols(owner: str, **signatures: str) -> tuple[Symbol, ...]:
+def _symbols(owner: str, **signatures: str | tuple[str, ...]) -> tuple[Symbol, ...]:
     separator = "." if ":" in owner else ":"
     return tuple(
         Symbol(f"{owner}{separator}{name}", signature) for name, signature in signatures.items()
@@ -158,8 +166,10 @@ PATCHES: tuple[Patch, ...] = (
         replaces=_symbols(
             "ansible.plugins.loader:PluginLoader",
             all="(self, *args, **kwargs)",
-            _find_fq_plugin="(self, fq_name, extension, plugin_load_context, "
-            "ignore_deprecated=False)",
+            _find_fq_plugin=(
+                "(self, fq_name, extension, plugin_load_context, ignore_deprecated=False)",
+                "(self, fq_name, extension, plugin_load_context)",
+            ),
         ),
         uses=_symbols(
             "ansible.plugins.loader:PluginLoader", _get_paths_with_context="(self, subdirs=True)"
@@ -261,6 +271,7 @@ PATCHES: tuple[Patch, ...] = (
         ),
         reason="A fork of the controller behaves as the process of a module.",
         gain="structural: module-forks and cached-facts",
+        gives_speed=True,
     ),
     Patch(
         name="module-forks",
@@ -293,6 +304,7 @@ PATCHES: tuple[Patch, ...] = (
         reason="A module is a fork: no interpreter to start, no imports, no zip file to unpack.",
         gain="about 1 s of CPU time for each module",
         requires=("module-process",),
+        gives_speed=True,
     ),
     Patch(
         name="facts-in-play",
@@ -377,36 +389,31 @@ PATCHES: tuple[Patch, ...] = (
             *_symbols("ansible.utils.multiprocessing:context", parent_process="()"),
             # For each task:
             *_symbols("kubernetes.client.configuration:Configuration", _default="NoneType"),
+            *_symbols("ansible.plugins.strategy:StrategyBase", __init__="(self, tqm)"),
         ),
         uses=(
-            *_symbols("ansible._internal._task", TaskContext="(task)"),
+            *_symbols(
+                "ansible._internal._task:TaskContext",
+                create=(ABSENT, "(task, task_vars, host_name)"),
+            ),
             *_symbols(
                 "ansible.executor.task_executor",
-                TaskExecutor="(host, task, job_vars, play_context, loader, shared_loader_obj, "
-                "final_q, variable_manager)",
+                TaskExecutor=tuple(
+                    f"(host, {task}play_context, loader, shared_loader_obj, final_q, "
+                    "variable_manager)"
+                    for task in ("task, job_vars, ", "")
+                ),
             ),
             *_symbols(
                 "ansible.executor.task_result",
-                _RawTaskResult="(host, task, return_data, task_fields)",
+                _RawTaskResult=("(host, task, return_data, task_fields)", ABSENT),
             ),
+            *_symbols("ansible.plugins.strategy", results_thread_main="(strategy)"),
         ),
-        reason="With one host a worker only waits for the module; the play waits itself.",
+        reason="With one host a worker only waits for the module; the play waits itself, without"
+        " queues.",
         gain="two thirds of the CPU time of a run of 190 tasks (ADR 28)",
-    ),
-    Patch(
-        name="results-without-queue",
-        install=f"{_FORKSERVER}.tasks:install_results_without_queue",
-        replaces=_symbols("ansible.plugins.strategy:StrategyBase", __init__="(self, tqm)"),
-        uses=(
-            *_symbols(
-                "ansible.plugins.strategy:StrategyBase",
-                _convert_wire_task_result_to_raw="(self, wire_task_result)",
-            ),
-            *_symbols("ansible.executor.task_result:_RawTaskResult", as_wire_task_result="(self)"),
-        ),
-        reason="Messages and result of a task in the play's process can bypass queue and thread.",
-        gain="4 % of the CPU time and 8 % of the time of a run of 190 tasks (ADR 28)",
-        requires=("tasks-in-play",),
+        gives_speed=True,
     ),
     Patch(
         name="modules-in-play",
@@ -415,7 +422,7 @@ PATCHES: tuple[Patch, ...] = (
         reason="A module that only sends requests runs in the play's process instead of one of"
         " its own.",
         gain="a fifth of the memory and a tenth of the CPU time of a run (ADR 50)",
-        requires=("shared-module-process", "results-without-queue"),
+        requires=("shared-module-process", "tasks-in-play"),
     ),
     Patch(
         name="plain-results",
@@ -424,7 +431,7 @@ PATCHES: tuple[Patch, ...] = (
             *_symbols(_ENGINE, transform="(self, variable)"),
             *_symbols("ansible.utils.vars", transform_to_native_types="(value, redact=True)"),
             *(
-                Symbol(f"{module}:strip_internal_keys", _STRIP)
+                Symbol(f"{module}:strip_internal_keys", (*_STRIP, ABSENT))
                 for module in (
                     *("ansible.plugins.callback", "ansible.plugins.strategy"),
                     *("ansible.vars.clean", "ansible.executor.task_result"),

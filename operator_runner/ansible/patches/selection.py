@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from operator_runner.ansible.patches import registry
-from operator_runner.ansible.patches.registry import Patch
-from operator_runner.ansible.patches.signatures import installed_signature
+from operator_runner.ansible.patches.registry import NEWEST_CORE, Patch
+from operator_runner.ansible.patches.signatures import fits, installed_signature, signatures_of
+from operator_runner.core.errors import RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class Mismatch:
     version: str
     """Distribution and version that the symbol is of, such as `ansible-core 2.19.4`."""
     difference: str
-    is_essential: bool
+    needs_cold_runs: bool
+    """Whether warm runs would give other results without the patch, or gain nothing."""
     dependents: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -49,6 +51,20 @@ class PatchSelection:
         """Apply a patch, unless it is left out."""
         if name in self._installers:
             self._installers[name](*args)
+
+
+def check_core() -> None:
+    """Raise RunError if the installed ansible-core is newer than those that patches are for.
+
+    A function may have the same signature there and do something else.
+    """
+    installed = importlib.metadata.version("ansible-core")
+    if tuple(map(int, installed.split(".")[:2])) > NEWEST_CORE:
+        newest = ".".join(map(str, NEWEST_CORE))
+        raise RunError(
+            f"ansible-core {installed} is newer than {newest}, the newest version with warm runs:"
+            f" update operator-runner, or install ansible-core {newest}"
+        )
 
 
 def select(
@@ -92,9 +108,9 @@ def _check(patch: Patch) -> Callable[..., None] | Mismatch:
             found = installed_signature(symbol)
         except ImportError as error:
             return _mismatch(patch, symbol.address, f"cannot be imported: {error}")
-        if found != symbol.signature:
-            difference = f"expected {symbol.signature}, found {found}"
-            return _mismatch(patch, symbol.address, difference)
+        if not fits(symbol, found, is_called=symbol in patch.uses):
+            expected = " or ".join(signatures_of(symbol))
+            return _mismatch(patch, symbol.address, f"expected {expected}, found {found}")
     try:
         install: Callable[..., None] = pkgutil.resolve_name(patch.install)
     except (ImportError, AttributeError) as error:
@@ -103,7 +119,8 @@ def _check(patch: Patch) -> Callable[..., None] | Mismatch:
 
 
 def _mismatch(patch: Patch, symbol: str, difference: str) -> Mismatch:
-    return Mismatch(patch.name, symbol, _version_of(patch, symbol), difference, patch.is_essential)
+    needs_cold_runs = patch.is_essential or patch.gives_speed
+    return Mismatch(patch.name, symbol, _version_of(patch, symbol), difference, needs_cold_runs)
 
 
 def _version_of(patch: Patch, symbol: str) -> str:

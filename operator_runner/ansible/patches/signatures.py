@@ -52,6 +52,29 @@ def installed_signature(symbol: Symbol) -> str:
         return ABSENT
 
 
+def signatures_of(symbol: Symbol) -> tuple[str, ...]:
+    """Return the signatures that the patch is written for."""
+    return (symbol.signature,) if isinstance(symbol.signature, str) else symbol.signature
+
+
+def fits(symbol: Symbol, found: str, *, is_called: bool) -> bool:
+    """Return whether the patch fits a symbol with this signature.
+
+    A symbol that is called and not replaced may have further parameters with defaults.
+    """
+    expected = signatures_of(symbol)
+    return found in expected or (
+        is_called and any(_has_only_defaults(found, each) for each in expected)
+    )
+
+
+def _has_only_defaults(found: str, expected: str) -> bool:
+    """Return whether a signature is another one followed by parameters with plain defaults."""
+    start = f"{expected.removesuffix(')')}, "
+    added = found.removesuffix(")").removeprefix(start).split(", ")
+    return found.startswith(start) and all("=" in each for each in added)
+
+
 def _default(value: Any) -> Any:
     return value if value is inspect.Parameter.empty or isinstance(value, _PLAIN) else ...
 

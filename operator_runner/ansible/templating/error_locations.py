@@ -62,7 +62,7 @@ def _init_captured(original: Callable[..., None], marker: Any, exception: Except
     original(marker, exception)
     if isinstance(exception, AnsibleTemplateError) and exception.obj is None:
         exception.obj = marker._marker_template_source
-        _locate(exception, _running_line())
+        _locate(exception, exception.obj, _running_line())
 
 
 def _undefined_message(marker: Any) -> str:
@@ -93,12 +93,13 @@ def _create_template_error(
     is_located = isinstance(error, AnsibleTemplateError) and error.obj is not None
     created = original(error, variable, *args, **kw)
     if not is_located:
-        _locate(created, _failed_line(error))
+        # Since 2.21 ansible-core adds the line of a syntax error itself, but not to the message.
+        _locate(created, variable, _failed_line(error))
     return created
 
 
-def _locate(error: AnsibleTemplateError, line: _Line | None) -> None:
-    origin = _origin(error.obj, line)
+def _locate(error: AnsibleTemplateError, template: Any, line: _Line | None) -> None:
+    origin = _origin(template, line)
     if origin is None:
         return
     error.obj = origin.tag(error.obj)

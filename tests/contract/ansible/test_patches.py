@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 import structlog.testing
-from ansible.plugins.strategy import StrategyBase
 
 from operator_runner.ansible.cold.launcher import ColdLauncher
-from operator_runner.ansible.executor import open_launcher
+from operator_runner.ansible.executor import Launcher, open_launcher
 from operator_runner.ansible.forkserver import server_process
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.patches.registry import ABSENT, PATCHES, Symbol, switchable_names
@@ -94,8 +93,13 @@ class Place:
         async with open_launcher("warm", settings) as launcher:
             assert isinstance(launcher, WarmLauncher)
             for _ in range(times):
-                record = await self._project.run(launcher, self._folder / "run" / "site")
-                self._folder.joinpath("run").rename(self._folder / os.urandom(8).hex())
+                record = await self.run_with(launcher)
+        return record
+
+    async def run_with(self, launcher: Launcher) -> Record:
+        """Run the project once; return its record."""
+        record = await self._project.run(launcher, self._folder / "run" / "site")
+        self._folder.joinpath("run").rename(self._folder / os.urandom(8).hex())
         return record
 
 
@@ -144,31 +148,61 @@ async def test_a_patch_that_does_not_fit_is_left_out(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One warning names it and the patches that require it; warm runs have the same results."""
-    address = "ansible.executor.process.worker:WorkerProcess.start"
+    address = "ansible.module_utils._internal._traceback:_module_tracebacks_enabled_events"
     monkeypatch.setattr(server_process, "_PROGRAM", _altered(address))
     with structlog.testing.capture_logs() as logs:
         record = await place.run()
     (warning,) = (entry for entry in logs if entry["log_level"] == "warning")
-    assert warning["patch"] == "tasks-in-play"
+    assert warning["patch"] == "shared-module-process"
     assert warning["symbol"] == address
     assert warning["version"].startswith("ansible-core 2.")
-    assert warning["difference"] == "expected (self, other), found (self)"
-    assert warning["dependents"] == ["results-without-queue", "modules-in-play"]
+    assert warning["difference"] == "expected (self, other), found NoneType"
+    assert warning["dependents"] == ["modules-in-play"]
     assert record.tasks()[-1] == "Undefined"
 
 
-async def test_plays_run_cold_without_an_essential_patch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results would differ without it: the warning has patch, symbol, version and difference."""
-    address = "ansible.cli:init_plugin_loader"
+@pytest.mark.parametrize(
+    ("patch", "address", "found"),
+    [
+        ("loaded-plugins", "ansible.cli:init_plugin_loader", "(prefix_collections_path=None)"),
+        ("tasks-in-play", "ansible.executor.process.worker:WorkerProcess.start", "(self)"),
+    ],
+)
+async def test_plays_run_cold_without_a_patch_that_warm_runs_need(
+    monkeypatch: pytest.MonkeyPatch, patch: str, address: str, found: str
+) -> None:
+    """Results would differ without it, or nothing is gained: the warning says what does not fit."""
     monkeypatch.setattr(server_process, "_PROGRAM", _altered(address))
     with structlog.testing.capture_logs() as logs:
         async with open_launcher("warm", SETTINGS) as launcher:
             assert isinstance(launcher, ColdLauncher)
     (warning,) = logs
-    assert "patch loaded-plugins does not fit ansible-core 2." in str(warning)
-    assert f"{address}: expected (self, other), found (prefix_collections_path=None)" in str(
-        warning
-    )
+    assert f"patch {patch} does not fit ansible-core 2." in str(warning)
+    assert f"{address}: expected (self, other), found {found}" in str(warning)
+
+
+async def test_plays_run_cold_with_a_newer_core(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One warning has the version and what to do; the results are those of warm runs."""
+    _pretend_core("2.99.0rc1", tmp_path, monkeypatch)
+    with structlog.testing.capture_logs() as logs:
+        async with open_launcher("warm", SETTINGS) as launcher:
+            assert isinstance(launcher, ColdLauncher)
+            record = await place.run_with(launcher)
+    (warning,) = logs
+    assert warning["event"] == "Running plays cold, each in new processes"
+    assert "ansible-core 2.99.0rc1 is newer than 2.21" in warning["error"]
+    assert "install ansible-core 2.21" in warning["error"]
+    assert record.tasks()[-1] == "Undefined"
+
+
+def _pretend_core(version: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have metadata of another version of ansible-core be found before the installed one."""
+    metadata = folder / f"ansible_core-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.1\nName: ansible-core\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(folder)
 
 
 def test_each_patch_fits_the_installed_versions() -> None:
@@ -182,14 +216,24 @@ def test_each_patch_fits_the_installed_versions() -> None:
 
 def test_a_changed_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Private functions that a patch calls count as those that it replaces."""
-    changed: Callable[..., Any] = lambda self, result, host: None  # noqa: E731, ARG005
-    monkeypatch.setattr(StrategyBase, "_convert_wire_task_result_to_raw", changed)
+    changed: Callable[..., Any] = lambda strategy, host: None  # noqa: E731, ARG005
+    monkeypatch.setattr("ansible.plugins.strategy.results_thread_main", changed)
     selection, (mismatch,) = select()
-    expected = ("results-without-queue", ["modules-in-play"])
-    assert (mismatch.patch, mismatch.dependents) == expected
-    assert mismatch.difference == "expected (self, wire_task_result), found (self, result, host)"
-    assert "results-without-queue" not in selection
-    assert "tasks-in-play" in selection
+    assert (mismatch.patch, mismatch.dependents) == ("tasks-in-play", ["modules-in-play"])
+    assert mismatch.difference == "expected (strategy), found (strategy, host)"
+    assert "tasks-in-play" not in selection
+    assert "module-forks" in selection
+
+
+def test_a_called_function_may_have_more_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With defaults: the call of the patch is still valid. A replaced one may not."""
+    changed: Callable[..., Any] = lambda strategy, host=None: None  # noqa: E731, ARG005
+    monkeypatch.setattr("ansible.plugins.strategy.results_thread_main", changed)
+    assert not select()[1]
+    replaced: Callable[..., Any] = lambda self, other=None: None  # noqa: E731, ARG005
+    monkeypatch.setattr("ansible.executor.process.worker.WorkerProcess.start", replaced)
+    (mismatch,) = select()[1]
+    assert mismatch.difference == "expected (self), found (self, other=None)"
 
 
 def test_a_missing_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +260,7 @@ def test_disabled_patches_leave_out_those_that_require_them() -> None:
     """A disabled patch is not reported as a mismatch."""
     selection, mismatches = select({"tasks-in-play"})
     assert not mismatches
-    assert "results-without-queue" not in selection
+    assert "modules-in-play" not in selection
 
 
 @pytest.mark.parametrize("name", ["no-such", "text-types"])

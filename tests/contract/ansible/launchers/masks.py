@@ -57,6 +57,8 @@ _PATTERNS = [
             r"(?:~|(?<![\w.-])/)[\w./-]*/ansible-(?:tmp-\d+\.\d+-\d+-\d+|moduletmp-\d+\.\d+-\w+)",
             "<tmp>/ansible-tmp-<id>",
         ),
+        # The beginning of such a path, as the excerpt of a warning on ansible-core 2.21.
+        (r"(?<=\x1b\[1;35m)/[^\x1b]+(?=\x1b)", "<path>"),
         (r"ansible-tmp-\d+\.\d+-\d+-\d+", "ansible-tmp-<id>"),
         (r"ansible-local-\w+", "ansible-local-<id>"),
         (r"pipe:\[\d+\]", "pipe:[<id>]"),
@@ -112,6 +114,7 @@ class Masks:
         if key in _TIMES and value is not None:
             return "<time>"
         if isinstance(value, dict):
+            value = {name: each for name, each in value.items() if not _is_of_an_import(name, each)}
             return {self.text(name): self.value(value[name], name) for name in sorted(value)}
         if isinstance(value, list):
             return [self.value(item) for item in value]
@@ -121,6 +124,16 @@ class Masks:
 
     def _numbered(self, found: re.Match[str]) -> str:
         return self._ids.setdefault(found.group(), f"<id {len(self._ids) + 1}>")
+
+
+def _is_of_an_import(key: str, value: Any) -> bool:
+    """Return whether these are deprecations of a module of Python that the task imported first.
+
+    In a warm run it is loaded already. kubernetes.core 6.2 imports such a module of ansible-core.
+    """
+    return key == "deprecations" and all(
+        "_collections_compat` module is deprecated" in str(each) for each in value
+    )
 
 
 def _frame(found: re.Match[str]) -> str:
