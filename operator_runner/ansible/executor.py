@@ -256,10 +256,10 @@ async def _consume(
     *,
     ask: Ask | None,
 ) -> None:
-    run_id = request.run_id
     with ExitStack() as stack:
-        log = stack.enter_context(rundir.artifact(run_id, "events.jsonl"))
-        out = stack.enter_context(rundir.artifact(run_id, "stdout"))
+        artifacts = stack.enter_context(rundir.open("artifacts", request.run_id))
+        log = stack.enter_context(artifacts.open_new("events.jsonl"))
+        out = stack.enter_context(artifacts.open_new("stdout"))
         answer = stack.enter_context(task_prompts.open_answers(rundir.answers)) if ask else None
         censor = Censor()
         async for uncensored in run.events():

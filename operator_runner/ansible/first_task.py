@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import fnmatch
+import json
 import os
 import shlex
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.cold import playbook
 from operator_runner.ansible.run_spec import common_environment, role_play, roles_path_for
-from operator_runner.ansible.rundir import write_plays
+from operator_runner.ansible.rundir import PLAYBOOK
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import RunContent
 from operator_runner.core.settings import AnsibleSettings
@@ -78,7 +79,9 @@ async def _list_tasks(content: RunContent, ansible: AnsibleSettings) -> list[str
         environment = {**os.environ, **common_environment(ansible), "ANSIBLE_LOCAL_TEMP": scratch}
         book = str(content.path)
         if content.role is not None:
-            book = write_plays(Path(scratch), role_play(content.role.name, gather_facts=False))
+            book = PLAYBOOK
+            play = role_play(content.role.name, gather_facts=False)
+            (Path(scratch) / book).write_text(json.dumps(play))
             environment["ANSIBLE_ROLES_PATH"] = roles_path_for(content.role, ansible)
         process = await asyncio.create_subprocess_exec(
             *playbook.PROGRAM,

@@ -6,16 +6,17 @@ what was found after the run, and for tasks, changed fields and requests, as the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
-from operator_runner.ansible import nofollow_io
+from operator_runner.ansible.nofollow_io import Directory, open_directory
 from operator_runner.ansible.resource_dirs import decoded_name
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunOutcome, RunRequest
@@ -61,12 +62,8 @@ def write_record(
         "causes": causes_json(request.causes),
         "message": failure_line(outcome.failures[:1], _MESSAGE_BYTES) if outcome else "",
     }
-    try:
-        with rundir.artifact(request.run_id, FILE) as file:
-            json.dump(content, file)
-    except OSError as error:
-        # The outcome is already known; a full disk must not change it.
-        _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
+    with _errors_logged(rundir), rundir.open("artifacts", request.run_id) as artifacts:
+        artifacts.write(FILE, json.dumps(content))
 
 
 def add_message(rundir: RunDir, run_id: str, message: str) -> None:
@@ -74,13 +71,7 @@ def add_message(rundir: RunDir, run_id: str, message: str) -> None:
 
     It has a file of its own: the record may have been replaced by processes of the run.
     """
-    if not rundir.artifacts(run_id).is_dir():
-        return  # no longer kept
-    try:
-        with rundir.artifact(run_id, MESSAGE_FILE) as file:
-            file.write(message)
-    except OSError as error:
-        _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
+    _add(rundir, run_id, MESSAGE_FILE, message)
 
 
 def write_skip(rundir: RunDir, causes: Iterable[Cause], reason: str) -> None:
@@ -93,22 +84,35 @@ def write_skip(rundir: RunDir, causes: Iterable[Cause], reason: str) -> None:
         "causes": causes_json(causes),
         "message": f"skipped: {reason}",
     }
-    try:
-        nofollow_io.make_private(rundir.path / "artifacts")
-        nofollow_io.write(rundir.path / SKIPPED_FILE, json.dumps(content))
-    except OSError as error:
-        _log.warning("Cannot record a skipped run", path=str(rundir.path), error=str(error))
+    with (
+        _errors_logged(rundir),
+        rundir.open() as own,
+        own.below("artifacts", create=True),  # for `recorded_resources`
+    ):
+        own.write(SKIPPED_FILE, json.dumps(content))
 
 
 def write_details(rundir: RunDir, document: Json) -> None:
     """Write the record of a finished run that the HTTP API has. Errors are only logged."""
-    run_id = str(document["id"])
-    if not rundir.artifacts(run_id).is_dir():
-        return  # no longer kept
+    _add(rundir, str(document["id"]), DETAILS_FILE, json.dumps(document))
+
+
+def _add(rundir: RunDir, run_id: str, name: str, text: str) -> None:
+    """Add a file to the artifacts of a run, unless they are no longer kept."""
+    with (
+        _errors_logged(rundir),
+        contextlib.suppress(FileNotFoundError),
+        rundir.open("artifacts", run_id, create=False) as artifacts,
+    ):
+        artifacts.write(name, text)
+
+
+@contextlib.contextmanager
+def _errors_logged(rundir: RunDir) -> Iterator[None]:
     try:
-        with rundir.artifact(run_id, DETAILS_FILE) as file:
-            json.dump(document, file)
+        yield
     except OSError as error:
+        # The outcome is already known; a full disk must not change it.
         _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
 
 
@@ -117,21 +121,27 @@ def details_of(folder: Path) -> list[tuple[Json, str]]:
 
     `folder` is the private data dir. Runs could have written them: check them before use.
     """
-    files = (file for file in folder.glob(f"artifacts/*/{DETAILS_FILE}") if _is_own(file.parent))
-    return [found for file in files if (found := _read_details(file)) is not None]
+    return [found for run in _artifacts_of(folder) if (found := _read_details(run)) is not None]
 
 
-def _is_own(artifacts: Path) -> bool:
-    return not artifacts.is_symlink()
+def _artifacts_of(folder: Path) -> Iterator[Directory]:
+    """Yield the artifacts of each run in a private data dir. Raises OSError."""
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open_directory(folder / "artifacts") as artifacts,
+    ):
+        for run_id in artifacts.directories():
+            with contextlib.suppress(FileNotFoundError), artifacts.below(run_id) as run:
+                yield run
 
 
-def _read_details(file: Path) -> tuple[Json, str] | None:
+def _read_details(artifacts: Directory) -> tuple[Json, str] | None:
     try:
-        document: Json = json.loads(nofollow_io.read(file))
+        document: Json = json.loads(artifacts.read(DETAILS_FILE))
     except _UNREADABLE:
         return None  # see `_read`
     try:
-        return document, nofollow_io.read(file.parent / "stdout")
+        return document, artifacts.read("stdout")
     except OSError:
         return document, ""
 
@@ -156,13 +166,10 @@ def past_runs(folder: Path) -> list[PastRun]:
 
     The last one that was skipped is among them.
     """
-    runs = [
-        run
-        for file in folder.glob(f"artifacts/*/{FILE}")
-        if _is_own(file.parent) and (run := _read(file)) is not None
-    ]
-    if (skipped := _read(folder / SKIPPED_FILE)) is not None:
-        runs.append(skipped)
+    runs = [run for each in _artifacts_of(folder) if (run := _read(each, FILE)) is not None]
+    with contextlib.suppress(FileNotFoundError), open_directory(folder) as own:
+        if (skipped := _read(own, SKIPPED_FILE)) is not None:
+            runs.append(skipped)
     return sorted(runs, key=lambda run: run.started, reverse=True)
 
 
@@ -174,18 +181,18 @@ def _ref_of(parts: tuple[str, ...]) -> ObjectRef:
     return ObjectRef(GVK(group, version, kind), "/".join(where[:-1]), decoded_name(name))
 
 
-def _read(file: Path) -> PastRun | None:
+def _read(directory: Directory, name: str) -> PastRun | None:
     try:
-        run = _run_of(json.loads(nofollow_io.read(file)))
-        return run if run.message else replace(run, message=_message(file.parent))
+        run = _run_of(json.loads(directory.read(name)))
+        return run if run.message else replace(run, message=_message(directory))
     except _UNREADABLE:
         # Removed or incomplete, because the operator is running; or replaced by a run.
         return None
 
 
-def _message(artifacts: Path) -> str:
+def _message(artifacts: Directory) -> str:
     try:
-        return nofollow_io.read(artifacts / MESSAGE_FILE)
+        return artifacts.read(MESSAGE_FILE)
     except FileNotFoundError:
         return ""
 

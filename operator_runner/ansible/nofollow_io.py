@@ -1,86 +1,126 @@
-"""Read and write files in directories that runs can write to, without following links.
+"""Use directories that runs can write to, without following links.
 
-A run may replace a file or a directory by a link to a file that only the operator can access.
+A run may replace a file or a directory by a link to a file that only the operator can access, or by
+a pipe. Names therefore belong to an open directory, which stays the same whatever is replaced.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
+import shutil
 import stat
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO
+
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY
+_NOT_FOUND = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
+"""Errors from a missing file, and from a link, a pipe or a file in the place of another kind."""
 
 
-def make_private(path: Path) -> None:
-    """Create a directory and its parents, each 0700; links among them are removed.
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """An open directory; names are those of its entries. Methods raise OSError."""
 
-    `path` is absolute.
-    """
-    # mode= of makedirs applies to the last part only.
-    for part in _parts(path):
-        mode = _mode(part)
-        if stat.S_ISLNK(mode):
-            Path(part).unlink()
-            mode = 0
-        if not mode:
+    path: Path
+    """For messages."""
+    _descriptor: int
+
+    def __enter__(self) -> Self:
+        """Return the directory, which is closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+    def below(self, name: str, *, create: bool = False) -> Directory:
+        """Open a directory in it; FileNotFoundError for anything else.
+
+        With `create` a missing one is created, 0700; a link or a file in its place is removed.
+        """
+        try:
+            descriptor = self._open(name, _DIRECTORY)
+        except FileNotFoundError:
+            if not create:
+                raise
+            # Another thread may create the directory now.
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                os.unlink(name, dir_fd=self._descriptor)
             with contextlib.suppress(FileExistsError):
-                Path(part).mkdir(mode=0o700)
+                os.mkdir(name, 0o700, dir_fd=self._descriptor)
+            descriptor = self._open(name, _DIRECTORY)
+        return Directory(self.path / name, descriptor)
+
+    def directories(self) -> list[str]:
+        """Return the names of the directories in it."""
+        descriptor = self._open(".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(descriptor) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        finally:
+            os.close(descriptor)
+
+    def modified(self, name: str) -> int:
+        """Return the time of the last change of an entry, in nanoseconds."""
+        return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mtime_ns
+
+    def read(self, name: str) -> str:
+        """Return the text of a file; FileNotFoundError for anything but a file."""
+        descriptor = self._open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise self._error(name, errno.ENOENT)
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file opened with `open_new`."""
+        with self.open_new(name) as file:
+            file.write(text)
+
+    def open_new(self, name: str) -> TextIO:
+        """Open a new file, 0600, for writing, in place of what has this name."""
+        self.remove(name)
+        descriptor = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        return os.fdopen(descriptor, "w", encoding="utf-8")
+
+    def link(self, name: str, target: str) -> None:
+        """Make a link to another entry, in place of what has this name."""
+        self.remove(name)
+        os.symlink(target, name, dir_fd=self._descriptor)
+
+    def move_here(self, source: Path) -> None:
+        """Move a file or a directory here, in place of what has its name."""
+        self.remove(source.name)
+        os.rename(source, source.name, dst_dir_fd=self._descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, a link or a directory with all that is in it, if there is one."""
+        try:
+            os.unlink(name, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            pass
+        except IsADirectoryError:
+            shutil.rmtree(name, dir_fd=self._descriptor)
+
+    def _open(self, name: str, flags: int) -> int:
+        try:
+            return os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._descriptor)
+        except OSError as error:
+            number = errno.ENOENT if error.errno in _NOT_FOUND else error.errno
+            raise self._error(name, number or errno.EIO) from error
+
+    def _error(self, name: str, number: int) -> OSError:
+        return OSError(number, os.strerror(number), str(self.path / name))
 
 
-def _parts(path: Path) -> Iterator[str]:
-    """Yield the parents of a path from the top, and the path.
-
-    As texts: a hundred of these paths for each run take a millisecond less.
-    """
-    yield from itertools.accumulate(path.parts, os.path.join)
-
-
-def _mode(path: Path | str) -> int:
-    """Return the mode of a file, or of a link itself; 0 if nothing has this name."""
-    try:
-        return os.lstat(path).st_mode
-    except FileNotFoundError:
-        return 0
-
-
-def _has_link(path: Path) -> bool:
-    """Return whether a directory or one of its parents is a link. Raises OSError."""
-    return any(stat.S_ISLNK(_mode(part)) for part in _parts(path))
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file opened with `open_new`. Raises OSError."""
-    with open_new(path) as file:
-        file.write(text)
-
-
-def open_new(path: Path) -> TextIO:
-    """Open a file, 0600 and truncated, for writing; a link or a pipe in its place is removed.
-
-    Raises OSError, ELOOP if a parent directory is a link.
-    """
-    if _has_link(path.parent):
-        raise OSError(errno.ELOOP, "a parent directory is a symbolic link", str(path))
-    mode = _mode(path)
-    if mode and not stat.S_ISREG(mode):
-        path.unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    return os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8")
-
-
-def read(path: Path) -> str:
-    """Return the text of a file. Raises OSError, FileNotFoundError for anything but a file."""
-    if _has_link(path.parent) or not is_file(path):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
-        return file.read()
-
-
-def is_file(path: Path) -> bool:
-    """Return whether this is a regular file and not a link. Raises OSError."""
-    return stat.S_ISREG(_mode(path))
+def open_directory(path: Path, *, create: bool = False) -> Directory:
+    """Open the directory with an absolute path that has no links; see `Directory.below`."""
+    directory = Directory(Path(path.anchor), os.open(path.anchor, _DIRECTORY))
+    for name in path.parts[1:]:
+        with directory:
+            directory = directory.below(name, create=create)
+    return directory

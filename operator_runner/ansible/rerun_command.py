@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from operator_runner.ansible import event_results, nofollow_io
+from operator_runner.ansible import event_results
 from operator_runner.ansible.cold import playbook
+from operator_runner.ansible.nofollow_io import open_directory
 from operator_runner.ansible.resource_dirs import resource_dir
 from operator_runner.core.model import Json, ObjectRef
 
@@ -74,14 +75,16 @@ def path_of(base: Path, ref: ObjectRef) -> Path:
 def write(base: Path, ref: ObjectRef, rerun: Rerun) -> None:
     """Store the command of the last failed run. Raises OSError."""
     path = path_of(base, ref)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    nofollow_io.write(path, json.dumps({"run_id": rerun.run_id, "command": rerun.command}))
+    with open_directory(path.parent, create=True) as directory:
+        directory.write(path.name, json.dumps(asdict(rerun)))
 
 
 def read(base: Path, ref: ObjectRef) -> Rerun | None:
     """Return the command of the last failed run; None if the last run succeeded. Raises OSError."""
+    path = path_of(base.resolve(), ref)
     try:
-        content = json.loads(nofollow_io.read(path_of(base.resolve(), ref)))
+        with open_directory(path.parent) as directory:
+            content = json.loads(directory.read(path.name))
     except (FileNotFoundError, ValueError):
         # The operator may be writing it.
         return None

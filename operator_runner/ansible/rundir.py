@@ -16,10 +16,10 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
-from operator_runner.ansible import nofollow_io, rerun_command
+from operator_runner.ansible import rerun_command
 from operator_runner.ansible.extravars_file import serialize
+from operator_runner.ansible.nofollow_io import Directory, open_directory
 from operator_runner.ansible.resource_dirs import resource_dir
 from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox
 from operator_runner.ansible.sandbox.isolation_probe import ProbeResult, probe_isolation
@@ -30,6 +30,9 @@ from operator_runner.core.settings import AnsibleSettings
 
 _SHARED = "shared"
 """Directory below the work dir that all runs can read."""
+PLAYBOOK = "main.json"
+"""The playbook of a role, in project/."""
+_VARIABLES = "extravars"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +67,34 @@ class RunDir:
         """Return the directory of a run's output and events."""
         return self.path / "artifacts" / run_id
 
+    def open(self, *parts: str, create: bool = True) -> Directory:
+        """Open this directory or one below it; see `open_directory`. Raises OSError."""
+        return open_directory(self.path.joinpath(*parts), create=create)
+
     def prepare(self, request: RunRequest, ansible: AnsibleSettings) -> None:
         """Write all input files of a run. Raises OSError."""
         self.temp_dirs.create(request.run_id)
-        for part in ("env", "inventory", "project", "artifacts"):
-            nofollow_io.make_private(self.path / part)
-        env = self.path / "env"
-        self.write_variables(request)
-        nofollow_io.write(env / "cmdline", command_line(request, ansible))
-        nofollow_io.write(self.kubeconfig, request.kubeconfig)
-        self._write_inventory(ansible.inventory, self.temp_dirs.path(request.run_id))
+        with (
+            self.open() as own,
+            own.below("env", create=True) as env,
+            own.below("project", create=True),
+            own.below("artifacts", create=True),
+        ):
+            env.write(_VARIABLES, serialize(request.extra_vars))
+            env.write("cmdline", command_line(request, ansible))
+            env.write(self.kubeconfig.name, request.kubeconfig)
+            _write_inventory(own, ansible.inventory, self.temp_dirs.path(request.run_id))
 
     def write_variables(self, request: RunRequest) -> None:
         """Write the extra vars of a run. Raises OSError."""
-        nofollow_io.write(self.path / "env" / "extravars", serialize(request.extra_vars))
+        with self.open("env") as env:
+            env.write(_VARIABLES, serialize(request.extra_vars))
 
     def write_playbook(self, plays: list[Json]) -> str:
         """Write a playbook for one run; return its name relative to project/."""
-        return write_plays(self.path / "project", plays)
+        with self.open("project") as project:
+            project.write(PLAYBOOK, json.dumps(plays))
+        return PLAYBOOK
 
     def close(self, request: RunRequest, *, left_processes: bool) -> None:
         """Remove the credentials of a finished run and old artifacts, and link `latest` to it.
@@ -89,71 +102,60 @@ class RunDir:
         If the run left background processes, its temporary directory is kept as long as its
         artifacts. A dry run has none: those of other runs stay as they are.
         """
-        for part in ("env", "artifacts"):
-            nofollow_io.make_private(self.path / part)
-        self.kubeconfig.unlink(missing_ok=True)
-        artifacts = self.artifacts(request.run_id)
-        if request.dry_run:
+        if request.dry_run or not left_processes:
             self.temp_dirs.remove(request.run_id)
-            if artifacts.is_dir():
-                shutil.rmtree(artifacts)
-            return
-        if not left_processes:
-            self.temp_dirs.remove(request.run_id)
-        _drop_environment(artifacts / "command")
-        if artifacts.is_dir():
-            latest = artifacts.parent / "latest"
-            latest.unlink(missing_ok=True)
-            latest.symlink_to(request.run_id)
-        self._rotate(request.max_artifacts)
-
-    def artifact(self, run_id: str, name: str) -> TextIO:
-        """Open a new file among the artifacts of a run. Raises OSError."""
-        nofollow_io.make_private(self.artifacts(run_id))
-        return nofollow_io.open_new(self.artifacts(run_id) / name)
+        with (
+            self.open() as own,
+            own.below("env", create=True) as env,
+            own.below("artifacts", create=True) as artifacts,
+        ):
+            env.remove(self.kubeconfig.name)
+            if request.dry_run:
+                artifacts.remove(request.run_id)
+                return
+            with contextlib.suppress(FileNotFoundError), artifacts.below(request.run_id) as run:
+                artifacts.link("latest", request.run_id)
+                _drop_environment(run)
+            self._rotate(artifacts, request.max_artifacts)
 
     def output(self, run_id: str) -> str:
         """Return what the run printed, empty if it never started."""
         try:
-            return nofollow_io.read(self.artifacts(run_id) / "stdout")
+            with self.open("artifacts", run_id, create=False) as artifacts:
+                return artifacts.read("stdout")
         except FileNotFoundError:
             return ""
 
-    def _rotate(self, keep: int) -> None:
-        if keep <= 0:
+    def _rotate(self, artifacts: Directory, keep: int) -> None:
+        runs = artifacts.directories()
+        if not 0 < keep < len(runs):
             return
-        runs = [entry for entry in (self.path / "artifacts").iterdir() if not entry.is_symlink()]
-        runs.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+        runs.sort(key=artifacts.modified, reverse=True)
         for old in runs[keep:]:
-            self.temp_dirs.remove(old.name)
-            shutil.rmtree(old)
+            self.temp_dirs.remove(old)
+            artifacts.remove(old)
 
-    def _write_inventory(self, source: Path | None, scratch: Path) -> None:
-        # As in ansible-operator: a copy of ANSIBLE_INVENTORY, a directory as the inventory, a file
-        # as inventory/hosts; else only localhost. Its modules use the temporary directory of the
-        # run instead of ~/.ansible/tmp, which all runs can read.
-        target = self.path / "inventory"
-        shutil.rmtree(target)
-        if source is not None and source.is_dir():
-            shutil.copytree(source, target)
-            return
-        nofollow_io.make_private(target)
-        if source is not None:
-            shutil.copyfile(source, target / "hosts")
+
+def _write_inventory(own: Directory, source: Path | None, temp_dir: Path) -> None:
+    # As in ansible-operator: a copy of ANSIBLE_INVENTORY, a directory as the inventory, a file as
+    # inventory/hosts; else only localhost. Its modules use the temporary directory of the run
+    # instead of ~/.ansible/tmp, which all runs can read.
+    own.remove("inventory")
+    if source is not None:
+        # Copied where no process of an earlier run can write.
+        copy = temp_dir / "inventory"
+        if source.is_dir():
+            shutil.copytree(source, copy)
         else:
-            host = f"localhost ansible_connection=local {_interpreter()}\n"
-            nofollow_io.write(target / "hosts", host)
-            if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"} & {*os.environ}:
-                nofollow_io.make_private(target / "host_vars")
-                temporary = {"ansible_remote_tmp": str(scratch)}
-                nofollow_io.write(target / "host_vars" / "localhost", json.dumps(temporary))
-
-
-def write_plays(project: Path, plays: list[Json]) -> str:
-    """Write a playbook to a directory; return its name. Raises OSError."""
-    playbook = project / "main.json"
-    nofollow_io.write(playbook, json.dumps(plays))
-    return playbook.name
+            copy.mkdir(mode=0o700)
+            shutil.copyfile(source, copy / "hosts")
+        own.move_here(copy)
+        return
+    with own.below("inventory", create=True) as inventory:
+        inventory.write("hosts", f"localhost ansible_connection=local {_interpreter()}\n")
+        if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"} & {*os.environ}:
+            with inventory.below("host_vars", create=True) as variables:
+                variables.write("localhost", json.dumps({"ansible_remote_tmp": str(temp_dir)}))
 
 
 class RunDirs:
@@ -171,7 +173,10 @@ class RunDirs:
         # links, so that any link found later was made by a run.
         base = base.resolve()
         try:
-            nofollow_io.make_private(base)
+            # mode= of mkdir with parents=True applies to the last directory only.
+            for path in (*reversed(base.parents), base):
+                if not path.exists():
+                    path.mkdir(mode=0o700, exist_ok=True)
             if not _is_trusted(base.stat()):
                 raise ConfigError(
                     f"--work-dir {base} belongs to another user; set it to a directory of this user"
@@ -197,11 +202,13 @@ class RunDirs:
 
     def remove(self, ref: ObjectRef) -> None:
         """Remove the dir of a deleted resource and parents that became empty."""
-        path = self.of(ref).path
-        for run in path.glob("artifacts/*"):
-            self._temp_dirs.remove(run.name)
-        if path.exists():
-            shutil.rmtree(path)
+        rundir = self.of(ref)
+        path = rundir.path
+        with contextlib.suppress(FileNotFoundError), rundir.open("artifacts", create=False) as runs:
+            for run in runs.directories():
+                self._temp_dirs.remove(run)
+        with contextlib.suppress(FileNotFoundError), open_directory(path.parent) as parent:
+            parent.remove(path.name)
         self._remove_empty_parents(path)
         self.forget_command(ref)
         own = {*DIR_NAMES, _SHARED, rerun_command.DIR_NAME}
@@ -211,7 +218,7 @@ class RunDirs:
     def forget_command(self, ref: ObjectRef) -> None:
         """Remove the command that repeats the last failed run of a resource."""
         command = rerun_command.path_of(self.base, ref)
-        if command.exists():
+        with contextlib.suppress(FileNotFoundError):
             command.unlink()
             self._remove_empty_parents(command)
 
@@ -242,18 +249,18 @@ def _lock(base: Path) -> int:
     return descriptor
 
 
-def _drop_environment(command: Path) -> None:
+def _drop_environment(artifacts: Directory) -> None:
     # ansible-runner writes the environment of the run to this file, including secrets.
     try:
-        content: Json = json.loads(nofollow_io.read(command))
+        content: Json = json.loads(artifacts.read("command"))
     except FileNotFoundError:
         return
     except ValueError:
         # Incomplete, because the run was killed while writing it.
-        command.unlink()
+        artifacts.remove("command")
         return
     content.pop("env", None)
-    nofollow_io.write(command, json.dumps(content))
+    artifacts.write("command", json.dumps(content))
 
 
 def command_line(request: RunRequest, ansible: AnsibleSettings) -> str:

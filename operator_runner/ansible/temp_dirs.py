@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
-
-from operator_runner.ansible.nofollow_io import is_file
 
 DIR_NAMES = ("tmp", "discovery")
 """Directories below the work dir that are used here; see `rundir`."""
@@ -51,8 +50,9 @@ class TempDirs:
         """Remove the directory of a run and keep its discovery. Raises OSError."""
         directory = self.path(run_id)
         for pattern in _DISCOVERY:
-            for found in filter(is_file, directory.glob(pattern)):
-                self._keep(found)
+            for found in directory.glob(pattern):
+                if stat.S_ISREG(found.lstat().st_mode):
+                    self._keep(found)
         shutil.rmtree(directory, ignore_errors=True)
 
     def remove_all(self) -> None:

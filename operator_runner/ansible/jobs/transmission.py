@@ -6,15 +6,16 @@ The private data dir has the roles beside the playbook, so that no path of this 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.ansible import event_results, nofollow_io
+from operator_runner.ansible import event_results
 from operator_runner.ansible.extravars_file import serialize
 from operator_runner.ansible.run_spec import COLLECTIONS, LENIENT, role_play, roles_path_of
-from operator_runner.ansible.rundir import RunDir, command_line, write_plays
+from operator_runner.ansible.rundir import PLAYBOOK, RunDir, command_line
 from operator_runner.core.model import RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
@@ -51,7 +52,7 @@ def write_transmission(
     _copy_inventory(ansible.inventory, staged / "inventory")
     (staged / "env" / "cmdline").write_text(command_line(request, ansible))
     digest = _digest(staged)
-    nofollow_io.write(staged / "env" / "extravars", serialize(request.extra_vars))
+    (staged / "env" / "extravars").write_text(serialize(request.extra_vars), encoding="utf-8")
     file = folder / "transmission"
     with file.open("wb") as output:
         interface.run(
@@ -79,7 +80,8 @@ def _copy_content(request: RunRequest, project: Path, ansible: AnsibleSettings) 
     if request.content.role is not None:
         roles.insert(0, request.content.role.parent)
         plays = role_play(request.content.role.name, gather_facts=not ansible.skip_facts)
-        name = write_plays(project, plays)
+        name = PLAYBOOK
+        (project / name).write_text(json.dumps(plays))
     else:
         playbook = request.content.path
         _copy(playbook.parent, project)

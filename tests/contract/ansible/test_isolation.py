@@ -577,8 +577,8 @@ def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> 
     for rundir in (other, own):
         request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
         rundir.prepare(request, SETTINGS)
-        with rundir.artifact("one", "stdout") as file:
-            file.write(f"of {rundir.path.name}")
+        with rundir.open("artifacts", "one") as artifacts:
+            artifacts.write("stdout", f"of {rundir.path.name}")
         if rundir is other:
             rundir.temp_dirs.remove("one")
     before = _contents(other.path)
@@ -601,12 +601,31 @@ def _contents(folder: Path) -> dict[str, str]:
     return {str(path): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_a_run_is_prepared_and_closed_without_descriptors_left(tmp_path: Path) -> None:
+    """Neither by successful calls nor by those that find a link or a directory."""
+    rundir = RunDirs(tmp_path / "work").of(REF)
+    request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
+    process = psutil.Process()
+    before = process.num_fds()
+    rundir.prepare(request, SETTINGS)
+    with rundir.open("artifacts", "one") as artifacts:
+        assert process.num_fds() == before + 1
+        artifacts.link("stdout", "nowhere")
+    assert rundir.output("one") == ""
+    (rundir.path / "artifacts" / "one" / "stdout").unlink()
+    (rundir.path / "artifacts" / "one" / "stdout").mkdir()
+    assert rundir.output("one") == ""
+    rundir.close(request, left_processes=False)
+    assert process.num_fds() == before
+
+
 def test_a_pipe_of_a_run_does_not_hold_the_operator(tmp_path: Path) -> None:
     """No process would read from it or write to it."""
     rundir = RunDirs(tmp_path / "work").of(REF)
     request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
     rundir.prepare(request, SETTINGS)
-    rundir.artifact("one", "stdout").close()
+    with rundir.open("artifacts", "one") as artifacts:
+        artifacts.write("stdout", "")
     for pipe in (rundir.path / "env" / "extravars", rundir.artifacts("one") / "stdout"):
         pipe.unlink()
         os.mkfifo(pipe)

@@ -54,8 +54,9 @@ def run(
     scratch = rundir.temp_dirs.path(run_id)
     (scratch / "left").touch()
     (scratch / "k8srcp-1.json").write_text(run_id)
-    with rundir.artifact(run_id, "command") as file:
-        file.write(command or json.dumps({"command": [], "env": {"SECRET": "xyzzy"}}))
+    with rundir.open("artifacts", run_id) as artifacts:
+        text = command or json.dumps({"command": [], "env": {"SECRET": "xyzzy"}})
+        artifacts.write("command", text)
     rundir.close(request(run_id, dry_run=dry_run), left_processes=left_processes)
     return scratch
 
