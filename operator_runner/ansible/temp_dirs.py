@@ -30,7 +30,7 @@ class TempDirs:
     def path(self, run_id: str) -> Path:
         """Return the directory of a run, which may not exist.
 
-        It is short because paths of Unix sockets are limited to 107 bytes.
+        It is short because paths of Unix sockets are limited to 107 bytes; see `socket_paths`.
         """
         return self.base / DIR_NAMES[0] / run_id
 

@@ -20,10 +20,12 @@ def program_name() -> str:
 
 def main() -> None:
     """Run ansible-playbook and exit with its status."""
+    from operator_runner.ansible.socket_paths import shorten_socket_paths
     from operator_runner.ansible.templating import compatibility
 
     compatibility.install()
     _apply_patches()
+    shorten_socket_paths()
     sys.argv[0] = program_name()
     from ansible.cli.playbook import main as run
 

@@ -77,6 +77,22 @@ async def runs(tmp_path: Path, kind: ExecutorName) -> AsyncIterator[Runs]:
         yield Runs(tmp_path, launcher, settings)
 
 
+async def test_a_work_dir_may_have_a_long_path(tmp_path: Path, kind: ExecutorName) -> None:
+    """Ansible 2.21 connects to a Unix socket in TMPDIR, whose path is limited to 107 bytes."""
+    settings = AnsibleSettings(skip_facts=True)
+    async with open_launcher(kind, settings) as launcher:
+        outcome = await Runs(tmp_path / "long" / ("a" * 200), launcher, settings)(
+            """
+- add_host: {name: another, groups: [others], added: "{{ size }}"}
+- command: echo {{ hostvars.another.added }}
+  register: printed
+- assert: {that: "printed.stdout == '3' and groups.others == ['another']"}
+""",
+            size=3,
+        )
+    assert outcome.successful, outcome.failures
+
+
 async def test_variables_reach_the_play_and_events_come_in_order(runs: Runs) -> None:
     """The outcome has the recap of the play; every task has an event at its start and end.
 
