@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from bench import (
-    burst,
-    churn,
-    docs_page,
-    facts,
-    latency,
-    many_resources,
-    memory,
-    native,
-    restart,
-    side_by_side,
-    single,
-    start,
-    traffic,
-)
+from bench import docs_page
 from bench.breakdown import Breakdown, measure_breakdown
+from bench.churn import churn
+from bench.comparison import Pace, comparison
 from bench.environment import BenchEnvironment, open_environment
 from bench.errors import BenchError
 from bench.figures import Row, Verdict
+from bench.flux import flux
+from bench.memory import measure_memory
 from bench.table import markdown_table, terminal_table
 from operator_runner.devcluster.errors import ClusterError
 
@@ -41,34 +31,26 @@ _BREAKDOWN = "breakdown"
 class Effort:
     """Amount of measurements."""
 
-    repetitions: int = 9
-    """Pairs of measurements; the median is reported."""
-    resources: int = 40
-    many: int = 1000
+    pace: Pace = field(default_factory=Pace)
+    applications: int = 1000
     pods: int = 100
-    unchanged: int = 1000
-    """Unchanged resources of an operator that is restarted."""
+    edits: int = 9
+    """Edits that are broken down; the medians are reported."""
 
 
-QUICK = Effort(repetitions=3, resources=20, many=60, pods=20, unchanged=60)
+QUICK = Effort(
+    # Ansible is unloaded at the end of the long pause, as it is after fifteen minutes.
+    Pace(20, 60, 1, 10, 15, ("--fork-server-idle-timeout=40s",)),
+    applications=50,
+    pods=20,
+    edits=3,
+)
 
 GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
-    "three": lambda environment, effort: single.three_tasks(environment, effort.repetitions),
-    "edit": lambda environment, effort: latency.edit(environment, effort.repetitions),
-    "native": lambda environment, effort: native.native(environment, effort.repetitions),
-    "empty": lambda environment, effort: single.empty_role(environment, effort.repetitions),
-    "long": lambda environment, effort: single.long_role(environment, effort.repetitions),
-    "facts": lambda environment, effort: facts.facts(environment, effort.repetitions),
-    "burst": lambda environment, effort: burst.burst(environment, effort.resources),
-    "start": lambda environment, effort: start.measure_start(environment, effort.repetitions),
-    "memory": lambda environment, _: memory.measure_memory(environment),
-    "many": lambda environment, effort: many_resources.many_resources(environment, effort.many),
-    "churn": lambda environment, effort: churn.churn(environment, effort.pods),
-    "restart": lambda environment, effort: restart.restart(environment, effort.unchanged),
-    "requests": lambda environment, _: traffic.traffic(environment),
-    "ansible-operator": lambda environment, effort: side_by_side.side_by_side(
-        environment, effort.repetitions, effort.resources
-    ),
+    "ansible-operator": lambda environment, effort: comparison(environment, effort.pace),
+    "flux": lambda environment, effort: flux(environment, effort.applications),
+    "memory": lambda environment, _: measure_memory(environment),
+    "churn": lambda environment, effort: churn(environment, effort.pods),
 }
 
 
@@ -80,58 +62,50 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     type=click.Choice([*GROUPS, _BREAKDOWN]),
     help="Measure only this part; may be repeated.",
 )
+@click.option("--applications", type=click.IntRange(min=1), help="Applications of the group flux.")
 @click.option("--keep", is_flag=True, help="Write the results into docs/performance.md.")
-def main(*, quick: bool, only: tuple[str, ...], keep: bool) -> None:
+def main(*, quick: bool, only: tuple[str, ...], applications: int | None, keep: bool) -> None:
     """Measure and print a table; exit with status 1 if a limit is exceeded."""
     console = Console(highlight=False)
     # Lines are not wrapped in a file.
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
-    circumstances = docs_page.circumstances()
-    console.print(f"Measured: {circumstances} at the start.", style="dim")
+    effort = QUICK if quick else Effort()
+    if applications is not None:
+        effort = replace(effort, applications=applications)
+    found: list[Row] = []
     try:
-        rows, found = _measure(console, QUICK if quick else Effort(), only or (*GROUPS, _BREAKDOWN))
+        with open_environment() as environment:
+            for name in only or (*GROUPS, _BREAKDOWN):
+                measured = f"Measured: {docs_page.circumstances()} at the start."
+                console.print(f"{name}. {measured}", style="dim")
+                if name == _BREAKDOWN:
+                    _show(console, measure_breakdown(environment, effort.edits), keep=keep)
+                    continue
+                rows = list(_rows(console, GROUPS[name](environment, effort)))
+                found += rows
+                if keep:
+                    docs_page.write_part(name, f"{measured}\n\n{markdown_table(rows)}")
     except (BenchError, ClusterError) as error:
         console.print(f"The bench failed: {error}", style="bold red", markup=False)
         sys.exit(1)
-    _show(console, rows, found)
+    if found:
+        console.print(terminal_table(found))
+    sys.exit(any(row.verdict is Verdict.LIMIT_EXCEEDED for row in found))
+
+
+def _rows(console: Console, rows: Iterable[Row]) -> Iterator[Row]:
+    """Print each row as soon as it is measured."""
+    for row in rows:
+        console.print("  ".join(filter(None, row.cells())), style="dim", markup=False)
+        yield row
+
+
+def _show(console: Console, found: Breakdown, *, keep: bool) -> None:
+    _PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    _PICTURE.write_text(found.picture)
+    console.print(f"\nTime breakdown of an edit (picture: {_PICTURE}):")
+    console.print(found.text(), markup=False)
     if keep:
-        _keep(rows, found, circumstances)
-    sys.exit(any(row.verdict is Verdict.LIMIT_EXCEEDED for row in rows))
-
-
-def _measure(
-    console: Console, effort: Effort, names: Sequence[str]
-) -> tuple[list[Row], Breakdown | None]:
-    rows: list[Row] = []
-    found = None
-    with open_environment() as environment:
-        for name in names:
-            console.print(f"Measuring: {name} ...", style="dim")
-            if name == _BREAKDOWN:
-                found = measure_breakdown(environment, effort.repetitions)
-                continue
-            for row in GROUPS[name](environment, effort):
-                rows.append(row)
-                console.print("  ".join(filter(None, row.cells())), style="dim", markup=False)
-    return rows, found
-
-
-def _show(console: Console, rows: Sequence[Row], found: Breakdown | None) -> None:
-    if rows:
-        console.print(terminal_table(rows))
-    if found is not None:
-        _PICTURE.parent.mkdir(parents=True, exist_ok=True)
-        _PICTURE.write_text(found.picture)
-        console.print(f"\nTime breakdown of an edit (picture: {_PICTURE}):")
-        console.print(found.text(), markup=False)
-
-
-def _keep(rows: Sequence[Row], found: Breakdown | None, circumstances: str) -> None:
-    if rows:
-        docs_page.write_part(
-            "table", f"Measured: {circumstances} at the start.\n\n{markdown_table(rows)}"
-        )
-    if found is not None:
         docs_page.write_part("breakdown", f"```\n{found.text()}\n```")
         docs_page.PICTURE.write_text(found.picture)
 

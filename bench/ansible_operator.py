@@ -24,11 +24,12 @@ import psutil
 from bench.api import Api
 from bench.environment import BenchEnvironment, Setup, Site, wait_until
 from bench.errors import BenchError
-from bench.go_build import BUILD, build_go, run_go
-from operator_runner.devcluster import ports
+from operator_runner.ansible.run_spec import COLLECTIONS
+from operator_runner.devcluster import go_tool, ports
 from operator_runner.devcluster.errors import PortTaken
 from tests.support.operator import OperatorProcess
 
+_BUILD = Path("build/bench").resolve()
 _MODULE = Path(__file__).parent / "ansible_operator"
 _REQUIRED = "github.com/operator-framework/ansible-operator-plugins"
 _GO = (1, 25)
@@ -56,12 +57,28 @@ def install() -> Installation:
 
     The first time takes some minutes. Raises BenchError and ClusterError.
     """
-    program = build_go(_MODULE, f"{_REQUIRED}/cmd/ansible-operator", _GO)
-    module = Path(run_go(_MODULE, _GO, "list", "-m", "-f", "{{.Dir}}", _REQUIRED).strip())
-    packages = BUILD / module.name
+    program = _BUILD / "go" / _MODULE.name
+    _go("build", "-o", str(program), f"{_REQUIRED}/cmd/ansible-operator")
+    module = Path(_go("list", "-m", "-f", "{{.Dir}}", _REQUIRED).strip())
+    packages = _BUILD / module.name
     if not packages.exists():
         _install_plugin(module / "images" / "ansible-operator" / _PLUGIN, packages)
     return Installation(program, packages)
+
+
+def _go(*arguments: str) -> str:
+    """Run a command of Go in the folder of the module; return its output."""
+    done = subprocess.run(
+        [go_tool.find(_GO, str(_MODULE)), *arguments],
+        cwd=_MODULE,
+        env=go_tool.environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BenchError(f"go {arguments[0]} in {_MODULE} failed: {done.stderr}")
+    return done.stdout
 
 
 def _install_plugin(source: Path, target: Path) -> None:
@@ -87,7 +104,7 @@ class AnsibleOperator(Site):
     def __init__(
         self, api: Api, kubeconfig: Path, scratch: Path, setup: Setup, installed: Installation
     ) -> None:
-        """Prepare without starting. The setup's executor is not used."""
+        """Prepare without starting. The program of the setup is not used."""
         self._installed = installed
         super().__init__(api, kubeconfig, scratch, setup)
         self.folders = (_FILES, *self.folders[1:])
@@ -101,7 +118,8 @@ class AnsibleOperator(Site):
             "ANSIBLE_ROLES_PATH": str(project / "roles"),
             "KUBECONFIG": str(kubeconfig),
             "PATH": os.pathsep.join([tools, os.environ.get("PATH", os.defpath)]),
-            "PYTHONPATH": str(self._installed.packages),
+            # Collections are found on it as well, operator_sdk.util among them.
+            "PYTHONPATH": os.pathsep.join([str(self._installed.packages), str(COLLECTIONS)]),
             "WATCH_NAMESPACE": self.namespace,
         }
         return OperatorProcess(self._installed.program, project, self.scratch, variables)

@@ -43,8 +43,8 @@ class Tls:
     key: str
 
 
-THREE, EMPTY, WEB, PAUSE, LONG, FILES = (
-    Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause", "Long", "Files")
+THREE, WEB, PAUSE, LONG, FILES, APP = (
+    Kind(f"{GROUP}/v1", name) for name in ("Three", "Web", "Pause", "Long", "Files", "App")
 )
 NGINX = Kind("operator.example.com/v1alpha2", "NginxOperator")
 """The project's own."""
@@ -52,6 +52,8 @@ CONFIG_MAP = Kind("v1", "ConfigMap")
 SERVICE = Kind("v1", "Service")
 DEPLOYMENT = Kind("apps/v1", "Deployment")
 POD = Kind("v1", "Pod")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount")
+INGRESS = Kind("networking.k8s.io/v1", "Ingress")
 _NAMESPACE = Kind("v1", "Namespace")
 _CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 

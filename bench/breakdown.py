@@ -40,7 +40,7 @@ def measure_breakdown(environment: BenchEnvironment, repetitions: int) -> Breakd
     kubeconfig = environment.scratch / "recorded.kubeconfig"
     with recorder.serve(kubeconfig):
         flags = ("--zap-log-level=debug",)
-        with environment.site(Setup("warm", THREE, flags, kubeconfig=kubeconfig)) as site:
+        with environment.site(Setup(THREE, flags, kubeconfig=kubeconfig)) as site:
             environment.api.create(THREE, site.namespace, "a", {"size": 0})
             site.wait_for_end(1)
             _edit(site, recorder, 1)

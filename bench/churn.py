@@ -17,12 +17,12 @@ _SECONDS = 180.0
 def churn(environment: BenchEnvironment, pods: int) -> Iterator[Row]:
     """Have the Pods of a Deployment become ready one by one, with and without `wakeOn`."""
     work = f"status churn: {pods} Pods become ready"
-    with environment.site(Setup("warm", WEB, keys={"wakeOn": [_WAKE_ON]})) as site:
+    with environment.site(Setup(WEB, keys={"wakeOn": [_WAKE_ON]})) as site:
         runs = _roll(environment, site, pods)
         goal = Goal(limit=1.0, target=0.25)
         changes = f"{pods} changes of the field"
         yield Row(f"{work}, wakeOn", _counted(runs), changes, runs / pods, goal, "{:.2f}".format)
-    with environment.site(Setup("warm", WEB)) as site:
+    with environment.site(Setup(WEB)) as site:
         runs = _roll(environment, site, pods)
         changes = "1 change of the readiness"
         yield Row(

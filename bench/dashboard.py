@@ -20,11 +20,11 @@ import yaml
 from rich.console import Console
 
 from bench.api import CONFIG_MAP, THREE, WEB, Kind
-from bench.burst import names
 from bench.docs_page import DOCS
 from bench.environment import PROJECT, BenchEnvironment, Setup, Site, open_environment
 from bench.errors import BenchError
 from bench.panels import Line, Panel, svg
+from bench.resources import names
 from operator_runner.devcluster.errors import ClusterError
 from tests.support.dashboard import filled, panels
 from tests.support.prometheus import Prometheus
@@ -83,9 +83,7 @@ def _site(environment: BenchEnvironment) -> Site:
     scratch = environment.scratch / "dashboard"
     scratch.mkdir()
     flags = ("--leader-elect", "--leader-election-id=dashboard", "--max-runs=2")
-    site = Site(
-        environment.api, environment.cluster.kubeconfig, scratch, Setup("warm", THREE, flags)
-    )
+    site = Site(environment.api, environment.cluster.kubeconfig, scratch, Setup(THREE, flags))
     project = site.operator.project
     shutil.copytree(PROJECT / "roles" / "web", project / "roles" / "web")
     watches = project / "watches.yaml"

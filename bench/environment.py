@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -19,7 +19,7 @@ import psutil
 import yaml
 
 from bench import accounting
-from bench.api import EMPTY, FILES, LONG, NGINX, PAUSE, THREE, WEB, Api, Kind, definition
+from bench.api import APP, FILES, LONG, NGINX, PAUSE, THREE, WEB, Api, Json, Kind, definition
 from bench.errors import BenchError, TimedOut
 from operator_runner.devcluster import Cluster, ports
 from tests.support.operator import REPOSITORY, Operator, OperatorProcess, copy_project
@@ -31,6 +31,7 @@ _QUIET_SECONDS = 0.3
 _LOG_LINES, _LOG_WIDTH = 12, 1000
 _INCLUDED = {"long": ("component",)}
 """Roles that a role includes."""
+PROGRAM = Path(sys.executable).parent / "operator-runner"
 _FORK_SERVER = "operator_runner.ansible.forkserver.server"
 
 
@@ -38,15 +39,16 @@ _FORK_SERVER = "operator_runner.ansible.forkserver.server"
 class Setup:
     """Configuration of an operator."""
 
-    executor: str
     kind: Kind
     flags: tuple[str, ...] = ()
+    more: tuple[Kind, ...] = ()
+    """More kinds of the same operator."""
     artifacts: int = 20
     """Runs of a resource whose artifacts are kept; ansible-operator's default is 20."""
     kubeconfig: Path | None = None
     """Kubeconfig of a proxy to the API server; None for direct access."""
-    gathers_facts: bool = False
-    """Whether runs of roles gather facts, which is ansible-operator's default."""
+    program: Path = PROGRAM
+    """Program of operator-runner, or a script that starts it."""
     keys: Mapping[str, object] = field(default_factory=dict)
     """More keys of the watch."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -68,11 +70,10 @@ class Site:
         for folder in (home, temporary):
             folder.mkdir()
         self.folders = (scratch / "work", temporary, home)
-        gathering = "implicit" if setup.gathers_facts else "explicit"
         environment = {
             "HOME": str(home),
             "TMPDIR": str(temporary),
-            "ANSIBLE_GATHERING": gathering,
+            "ANSIBLE_GATHERING": "explicit",
             **setup.environment,
         }
         self.operator = self._prepare(_project(scratch, setup), kubeconfig, environment)
@@ -84,12 +85,18 @@ class Site:
         self, project: Path, kubeconfig: Path, environment: Mapping[str, str]
     ) -> OperatorProcess:
         """Return the operator without starting it."""
-        return Operator(project, kubeconfig, self.namespace, self.scratch, dict(environment))
+        return Operator(
+            project,
+            kubeconfig,
+            self.namespace,
+            self.scratch,
+            dict(environment),
+            program=self.setup.program,
+        )
 
     def start(self, *, wait: bool = True) -> None:
         """Start the operator and wait until it is ready, unless `wait` is False."""
-        executor, proxy = f"--executor={self.setup.executor}", f"--proxy-port={self._port}"
-        self.operator.start(executor, proxy, *self.setup.flags, wait=False)
+        self.operator.start(f"--proxy-port={self._port}", *self.setup.flags, wait=False)
         if wait:
             self.wait_for_ready()
 
@@ -207,8 +214,10 @@ class BenchEnvironment:
         """Install the kinds on a running cluster; `scratch` is the folder for all files."""
         self.cluster, self.scratch = cluster, scratch
         self.api = Api(cluster.kubeconfig, scratch / "discovery.json")
-        own = [definition(kind) for kind in (THREE, EMPTY, WEB, PAUSE, LONG, FILES)]
+        own = [definition(kind) for kind in (THREE, WEB, PAUSE, LONG, FILES, APP)]
         nginx = [yaml.safe_load(path.read_text()) for path in REPOSITORY.glob("crds/*_*.yaml")]
+        for crd in nginx:
+            _accept_any_status(crd)
         self.api.install([*own, *nginx])
 
     @contextmanager
@@ -248,32 +257,40 @@ def wait_until(check: Callable[[], bool], what: str, seconds: float, every: floa
         time.sleep(every)
 
 
+def _accept_any_status(crd: Json) -> None:
+    """Accept the conditions of ansible-operator, whose Successful has an empty reason."""
+    for version in crd["spec"]["versions"]:
+        status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version["schema"]["openAPIV3Schema"]["properties"]["status"] = status
+
+
 def _project(scratch: Path, setup: Setup) -> Path:
-    """Write an operator project with one of the bench's roles, or take this repository's."""
+    """Write an operator project with roles of the bench, and of this repository for its kind."""
     project = scratch / "project"
-    if setup.kind == NGINX:
-        copied = copy_project(project)
-        # Two operators run at once; the API server calls the conversion webhook of one only.
-        config = yaml.safe_load((copied / "watches.yaml").read_text())
-        kept = [{k: v for k, v in watch.items() if k != "conversion"} for watch in config]
-        (copied / "watches.yaml").write_text(yaml.safe_dump(kept))
-        return copied
-    role = setup.kind.name.lower()
-    # Not all roles: one uses `k8s_exec`, for which the fork server of each would load the core API.
-    for name in (role, *_INCLUDED.get(role, ())):
-        shutil.copytree(PROJECT / "roles" / name, project / "roles" / name)
-    group, version = setup.kind.api_version.split("/")
-    watches: Sequence[dict[str, object]] = [
-        {
-            "group": group,
-            "version": version,
-            "kind": setup.kind.name,
-            "role": role,
-            # The bench requests a run without changes by an annotation.
-            "watchAnnotationsChanges": True,
-            "maxRunnerArtifacts": setup.artifacts,
-            **setup.keys,
-        }
-    ]
-    (project / "watches.yaml").write_text(yaml.safe_dump(watches))
+    kinds = (setup.kind, *setup.more)
+    watches: list[dict[str, object]] = []
+    if NGINX in kinds:
+        copy_project(project)
+        config = yaml.safe_load((project / "watches.yaml").read_text())
+        # Two operators run at once; the API server calls the conversion webhook of one only. Both
+        # have the default period, so that nothing runs in a quiet time.
+        left_out = {"conversion", "reconcilePeriod"}
+        watches += [{k: v for k, v in watch.items() if k not in left_out} for watch in config]
+    for kind in kinds:
+        if kind == NGINX:
+            continue
+        role = kind.name.lower()
+        # Not all roles: one uses `k8s_exec`, for which the fork server of each would load the core
+        # API.
+        for name in (role, *_INCLUDED.get(role, ())):
+            shutil.copytree(PROJECT / "roles" / name, project / "roles" / name)
+        group, version = kind.api_version.split("/")
+        watches.append({"group": group, "version": version, "kind": kind.name, "role": role})
+    common = {
+        # The bench requests a run without changes by an annotation.
+        "watchAnnotationsChanges": True,
+        "maxRunnerArtifacts": setup.artifacts,
+        **setup.keys,
+    }
+    (project / "watches.yaml").write_text(yaml.safe_dump([each | common for each in watches]))
     return project

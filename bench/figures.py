@@ -11,17 +11,18 @@ from statistics import median
 class Verdict(StrEnum):
     """Comparison of a value with its limit and target."""
 
-    TARGET_MET = "target met"
+    TARGET_MET = "met"
     WITHIN_LIMIT = "within limit"
-    TARGET_MISSED = "target missed"
+    TARGET_MISSED = "missed"
     LIMIT_EXCEEDED = "LIMIT EXCEEDED"
+    NONE = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Maximum of a value, and the intended value."""
+    """Maximum of a value, and the intended value; a figure without both is not judged."""
 
-    limit: float | None
+    limit: float | None = None
     target: float | None = None
 
 
@@ -56,7 +57,7 @@ class Row:
         if goal.target is not None and self.value <= goal.target:
             return Verdict.TARGET_MET
         if goal.limit is None:
-            return Verdict.TARGET_MISSED
+            return Verdict.NONE if goal.target is None else Verdict.TARGET_MISSED
         return Verdict.WITHIN_LIMIT if self.value <= goal.limit else Verdict.LIMIT_EXCEEDED
 
     def cells(self) -> tuple[str, ...]:
@@ -69,14 +70,6 @@ class Row:
 HEADINGS = ("work", "operator-runner", "comparison", "result", "limit", "target", "verdict")
 
 
-def compared(work: str, ours: Cost, other: Cost, goal: Goal) -> tuple[Row, Row]:
-    """Return rows of wall time and CPU time, both as shares of the comparison."""
-    return (
-        ratio_row(f"{work}: wall time", ours.wall, other.wall, goal),
-        ratio_row(f"{work}: CPU time", ours.cpu, other.cpu, goal),
-    )
-
-
 def ratio_row(work: str, ours: float, other: float, goal: Goal) -> Row:
     """Return a row with the ratio of two durations in seconds."""
     return Row(work, f"{ours:.3f} s", f"{other:.2f} s", ours / other, goal, share)
@@ -85,11 +78,6 @@ def ratio_row(work: str, ours: float, other: float, goal: Goal) -> Row:
 def share(value: float) -> str:
     """Format a share as a fraction: 0.04 is 1/25."""
     return f"1/{1 / value:.3g}" if value else "0"
-
-
-def times(value: float) -> str:
-    """Format a factor."""
-    return f"{value:.2f} times"
 
 
 def mebibytes(value: float) -> str:

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import docs_page
-from bench.api import EMPTY, FILES, LONG, THREE, Kind
+from bench.api import FILES, LONG, THREE, Kind
 from bench.environment import BenchEnvironment, Setup, Site, open_environment
 from bench.figures import Cost, percent
-from bench.single import reconcile_steadily
+from bench.steady import reconcile_steadily
 from operator_runner.ansible.patches.registry import switchable_names
 
-_ROLES = {kind.name.lower(): kind for kind in (THREE, EMPTY, LONG, FILES)}
+_ROLES = {kind.name.lower(): kind for kind in (THREE, LONG, FILES)}
 _DISABLED = "OPERATOR_RUNNER_DISABLE_PATCHES"
 _SWITCHABLE = switchable_names()
 
@@ -63,10 +63,10 @@ def measure_gains(
     environment: BenchEnvironment, patches: tuple[str, ...], kind: Kind, pairs: int, batch: int
 ) -> Iterator[Gain]:
     """Yield the gain of each patch."""
-    with environment.site(Setup("warm", kind)) as all_patches:
+    with environment.site(Setup(kind)) as all_patches:
         _prepare(all_patches, batch)
         for patch in patches:
-            setup = Setup("warm", kind, environment={_DISABLED: patch})
+            setup = Setup(kind, environment={_DISABLED: patch})
             with environment.site(setup) as without:
                 _prepare(without, batch)
                 sites = (all_patches, without)

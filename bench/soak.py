@@ -17,12 +17,12 @@ from rich.console import Console
 
 from bench import accounting, convergence, docs_page
 from bench.api import THREE
-from bench.burst import names
 from bench.environment import BenchEnvironment, Setup, Site, open_environment, wait_until
 from bench.errors import BenchError
 from bench.faults import Faults
 from bench.figures import mebibytes
 from bench.footprint import UNCOMPRESSED, Footprint
+from bench.resources import names
 from operator_runner.devcluster.errors import ClusterError
 
 _CONVERGENCE_SECONDS = 400.0
@@ -216,7 +216,7 @@ class Result:
 
 def soak(environment: BenchEnvironment, plan: Plan, console: Console) -> Result:
     """Run a soak. Raises BenchError if a resource does not converge or the footprint grows."""
-    with environment.site(Setup("warm", THREE, UNCOMPRESSED, artifacts=2)) as site:
+    with environment.site(Setup(THREE, UNCOMPRESSED, artifacts=2)) as site:
         running = Soak(environment, site, plan, console)
         before, after = running.run()
         return Result(running.done, site.ended(), before, after)

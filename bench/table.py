@@ -13,6 +13,7 @@ _STYLES = {
     Verdict.WITHIN_LIMIT: "green",
     Verdict.TARGET_MISSED: "yellow",
     Verdict.LIMIT_EXCEEDED: "bold red",
+    Verdict.NONE: "default",
 }
 
 

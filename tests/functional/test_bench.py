@@ -2,32 +2,63 @@
 
 from __future__ import annotations
 
-from bench import churn, single, traffic
+import pytest
+
+from bench.api import (
+    APP,
+    DEPLOYMENT,
+    INGRESS,
+    LONG,
+    NGINX,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    is_successful,
+)
 from bench.breakdown import measure_breakdown
-from bench.environment import BenchEnvironment
+from bench.churn import churn
+from bench.edits import Subject
+from bench.environment import BenchEnvironment, Setup
+from bench.resources import create_and_wait, names
 
 
-def test_a_reconcile_is_measured_beside_ansible_runner(bench_environment: BenchEnvironment) -> None:
-    """Both sides took time, and ours took less."""
-    rows = list(single.three_tasks(bench_environment, 1))
-    assert [row.work.rpartition(": ")[2] for row in rows] == ["wall time", "CPU time"]
-    assert all(0 < row.value < 1 for row in rows)
+@pytest.mark.parametrize("kind", [NGINX, LONG])
+def test_an_edit_is_one_reconcile(bench_environment: BenchEnvironment, kind: Kind) -> None:
+    """It takes time and CPU time, and so does a run that changes nothing."""
+    with bench_environment.site(Setup(kind)) as site:
+        subject = Subject(site, kind)
+        subject.create()
+        costs = [subject.edit(), subject.edit(), subject.resync()]
+        assert subject.runs == 1
+    assert all(min(cost.wall, cost.cpu) > 0 for cost in costs)
 
 
-def test_an_edit_is_one_reconcile_and_one_request(bench_environment: BenchEnvironment) -> None:
-    """The counts do not depend on the machine, so they are held to their bars."""
-    rows = list(traffic.traffic(bench_environment))
-    assert [row.value <= (row.goal.limit or 0) for row in rows] == [True, True]
+def test_both_roles_fit_into_one_operator(bench_environment: BenchEnvironment) -> None:
+    """ansible-operator is compared with both of them in one process."""
+    with bench_environment.site(Setup(NGINX, more=(LONG,))) as site:
+        for kind in (NGINX, LONG):
+            Subject(site, kind).create()
+
+
+def test_applications_get_their_four_objects(bench_environment: BenchEnvironment) -> None:
+    """Each of the applications is Successful, and there are no others."""
+    with bench_environment.site(Setup(APP)) as site:
+        create_and_wait(site, APP, 3, {"version": "1.0"})
+        apps = site.api.list(APP, site.namespace)
+        assert {app["metadata"]["name"] for app in apps if is_successful(app)} == names(3)
+        for kind in (SERVICE, DEPLOYMENT, INGRESS, SERVICE_ACCOUNT):
+            found = {body["metadata"]["name"] for body in site.api.list(kind, site.namespace)}
+            assert found - {"default"} == names(3)
 
 
 def test_status_churn_is_coalesced(bench_environment: BenchEnvironment) -> None:
     """Never more runs than changes of the field, and one without wakeOn."""
-    rows = list(churn.churn(bench_environment, 10))
+    rows = list(churn(bench_environment, 10))
     assert [row.value <= (row.goal.limit or 0) for row in rows] == [True, True]
 
 
 def test_the_time_of_a_run_is_broken_down(bench_environment: BenchEnvironment) -> None:
     """Every task and request of the role has its line."""
-    names = {name.strip() for name, _ in measure_breakdown(bench_environment, 1).table}
-    assert {"fork", "play set-up", "API requests, within the above"} <= names
-    assert {"Write the ConfigMap", "PATCH configmaps"} <= names
+    lines = {name.strip() for name, _ in measure_breakdown(bench_environment, 1).table}
+    assert {"fork", "play set-up", "API requests, within the above"} <= lines
+    assert {"Write the ConfigMap", "PATCH configmaps"} <= lines
