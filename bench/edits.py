@@ -85,12 +85,12 @@ class Subject:
 
     def _has_edit(self, deployment: Json) -> bool:
         (wanted,) = self._spec().values()
-        spec = deployment["spec"]
+        name, spec = deployment["metadata"]["name"], deployment["spec"]
         (container,) = spec["template"]["spec"]["containers"]
         return bool(
-            spec["replicas"] == wanted
+            name == _NAME and spec["replicas"] == wanted
             if self.kind == NGINX
-            else container["image"].endswith(f":{wanted}")
+            else name != _NAME and container["image"].endswith(f":{wanted}")
         )
 
     def _edit_and_wait(self) -> float:

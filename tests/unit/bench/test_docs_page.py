@@ -27,7 +27,9 @@ def test_a_page_without_the_part_is_refused(tmp_path: Path) -> None:
         write_part("a", "text", page)
 
 
-@pytest.mark.parametrize("part", ["table", "breakdown", "soak"])
+@pytest.mark.parametrize(
+    "part", ["ansible-operator", "flux", "memory", "churn", "breakdown", "soak"]
+)
 def test_the_page_has_all_parts(part: str) -> None:
     """What bench and soak write has its place."""
     text = PAGE.read_text()
