@@ -143,6 +143,8 @@ _KUBERNETES = {
     "helm_plugin": Trait.HOST,
     "helm_plugin_info": Trait.HOST,
     "helm_registry_auth": Trait.HOST,
+    # Merges `path` into `dest`; since kubernetes.core 6.5.
+    "kubeconfig": _FILE,
 }
 _OPENSHIFT = {"openshift_process": _CLUSTER, "openshift_route": _CLUSTER}
 _OPERATOR_SDK = {
