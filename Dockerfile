@@ -13,9 +13,10 @@ RUN apt-get update \
 FROM python AS build
 WORKDIR /build
 COPY requirements.lock pyproject.toml README.md CHANGELOG.md LICENSE ./
-# The tested versions, without hashes, because the lock also has packages for development. rich is
-# for commands on people's machines; see _NOT_IN_IMAGE in operator_runner/cli.py.
-RUN grep --only-matching --extended-regexp '^[A-Za-z0-9._-]+==[^ ;]+' requirements.lock > versions.txt \
+# The tested versions with their markers, because the release of Python decides which ansible it is.
+# Without hashes, because the lock also has packages for development. rich is for commands on
+# people's machines; see _NOT_IN_IMAGE in operator_runner/cli.py.
+RUN sed --quiet 's/^\([A-Za-z0-9._-]*==[^\\]*\).*/\1/p' requirements.lock > versions.txt \
  && python3 -m venv /opt/operator-runner \
  && python3 -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"]["otel"], sep="\n")' | grep --invert-match '^rich' > wanted.txt \
  && /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --constraint versions.txt --requirement wanted.txt

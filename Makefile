@@ -6,8 +6,13 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# The Python that makes .venv; everything else runs inside .venv.
-PYTHON ?= python3
+# The Python that makes .venv, by default the newest of this machine; everything else runs in .venv.
+PYTHON ?= $(or $(call python,3.14),$(call python,3.13),$(call python,3.12),$(call python,3.11),python3)
+# The first Python of a release that can make virtual environments; pyenv has the command for
+# versions that are not chosen too.
+python = $(shell for python in python$(1) /usr/bin/python$(1) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(1).*/bin/python3; do \
+  "$$python" -c 'import ensurepip, venv' 2>/dev/null && echo "$$python" && break; done)
+override PYTHON := $(PYTHON)
 # Cluster of `make demo`: `local` starts one on this machine, `current` uses that of KUBECONFIG.
 CLUSTER ?= local
 # Build tool of `make image`, and the names of the base image and the operator's image.
@@ -42,15 +47,28 @@ REPORT = --junitxml=$(REPORTS)/$@.xml
 # How much of the package unit tests alone execute; a choice of tests is not measured.
 COVERAGE := --cov=operator_runner --cov-report= --cov-fail-under=63
 
-# The first Python 3.13 that works: pyenv has the command for versions that are not chosen too.
-PYTHON313 ?= $(shell for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.13.*/bin/python3; do \
-  "$$python" -c 'import ensurepip, venv' 2>/dev/null && echo "$$python" && break; done)
-# A part of the launchers' contract on Python 3.13: cold and warm runs, without a cluster.
-CONTRACT313 := $(addprefix tests/contract/ansible/launchers/test_,modules.py types.py)
+# The oldest Python, that of Debian 12, and the short contract that it runs: cold and warm runs,
+# without a cluster.
+OLDEST := 3.11
+SHORT_CONTRACT := $(addprefix tests/contract/ansible/launchers/test_,modules.py types.py)
+
+# The releases of ansible-core that each Python can run, and the distribution `ansible` of each.
+CORES_3.11 := 2.19
+CORES_3.12 := 2.19 2.20 2.21
+CORES_3.13 := 2.19 2.20 2.21
+CORES_3.14 := 2.20 2.21
+ANSIBLE_2.19 := 12
+ANSIBLE_2.20 := 13
+ANSIBLE_2.21 := 14
+PAIRS ?= $(foreach python,3.14 3.13 3.12 3.11,$(if $(call python,$(python)),$(CORES_$(python):%=$(python)-%)))
+# What depends on ansible-core: unit tests, types of 2.18, patches and the contract of launchers.
+MATRIX_TESTS := tests/unit/ansible tests/contract/ansible/launchers \
+  $(addprefix tests/contract/ansible/test_,types_of_templates.py patches.py)
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+# Of the release of Python, so that an environment of another one is made again.
+INSTALLED := $(VENV)/.installed-$(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sep=".")' 2>/dev/null)
 UNDEPLOY = $(BIN)/operator-runner undeploy --kustomize='$(KUBECTL) kustomize'
 UV_VERSION := 0.13.8
 COMPILED := $(VENV)/.compiled
@@ -73,8 +91,9 @@ help: ## Explain the targets
 demo: $(INSTALLED) ## Run the nginx operator on a local cluster; CLUSTER=current: that of KUBECONFIG
 	@$(BIN)/python -m demo.up $(CLUSTER)
 
+# The demo may run in an environment of another Python, which is left as it is.
 .PHONY: demo-down
-demo-down: $(INSTALLED) ## Remove the demo
+demo-down: $(or $(wildcard $(BIN)/operator-runner),$(INSTALLED)) ## Remove the demo
 	@$(BIN)/python -m demo.down
 
 .PHONY: run
@@ -86,7 +105,7 @@ olm-demo: $(INSTALLED) ## Install and upgrade the nginx operator with OLM on a l
 	@$(BIN)/python -m demo.olm
 
 .PHONY: olm-demo-down
-olm-demo-down: $(INSTALLED) ## Remove the OLM demo
+olm-demo-down: $(or $(wildcard $(BIN)/operator-runner),$(INSTALLED)) ## Remove the OLM demo
 	@$(BIN)/python -m demo.olm_down
 
 ##@ Develop
@@ -98,7 +117,7 @@ venv: $(INSTALLED) ## Create .venv from requirements.lock
 test: ## Run check and the tests of all tiers; all failures are listed at the end
 	@$(MAKE) prepare
 	@rm -rf $(REPORTS); failed=; \
-	for tier in check unit test-python313 contract functional e2e; do \
+	for tier in check unit test-oldest contract functional e2e; do \
 	  $(MAKE) $$tier || failed="$$failed $$tier"; \
 	done; \
 	if [ -n "$$failed" ]; then \
@@ -146,22 +165,32 @@ fuzz-unchanged: $(INSTALLED) ## Run random roles after random edits for an hour:
 	$(TITLE) "Runs that are skipped"
 	@$(BIN)/pytest tests/contract/reconcile/test_skipped_runs.py --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
 
-.PHONY: test-python313
-test-python313: $(INSTALLED) ## Run unit tests and a part of the contract tests on Python 3.13, if there is one
-	$(TITLE) "Python 3.13"
-	@python='$(PYTHON313)'; \
-	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))'; then \
-	  echo 'Skipped: $(VENV) has Python 3.13, so that all tests run on it'; \
+.PHONY: test-oldest
+test-oldest: ## Run unit tests and a short contract on the oldest Python, 3.11, if there is a newer one
+	$(TITLE) "Python $(OLDEST)"
+	@python='$(call python,$(OLDEST))'; \
+	if [ '$(notdir $(INSTALLED))' = .installed-$(OLDEST) ]; then \
+	  echo 'Skipped: $(VENV) has Python $(OLDEST), so that all tests run on it. Install a newer one to test both'; \
 	elif [ -z "$$python" ]; then \
-	  echo 'Skipped: no Python 3.13 found. Run its tests with: make test-python313 PYTHON313=/path/to/python3.13'; \
+	  echo 'Skipped: no Python $(OLDEST) found on PATH, in /usr/bin or among the versions of pyenv'; \
 	else \
-	  $(MAKE) venv VENV=.venv-3.13 PYTHON="$$python"; \
-	  .venv-3.13/bin/pytest tests/unit $(CONTRACT313) $(TWO) $(REPORT) --hypothesis-profile=short $(ARGS); \
+	  $(MAKE) bytecode VENV=.venv-$(OLDEST) PYTHON="$$python"; \
+	  .venv-$(OLDEST)/bin/pytest tests/unit $(SHORT_CONTRACT) $(TWO) $(REPORT) --hypothesis-profile=short $(ARGS); \
 	fi
 
-.PHONY: unit-python313
-unit-python313: ## Run unit tests on Python 3.13, in .venv-3.13; PYTHON313=/path/to/python3.13
-	@$(MAKE) unit VENV=.venv-3.13 PYTHON=$(or $(PYTHON313),python3.13)
+.PHONY: test-matrix
+test-matrix: ## Run what depends on ansible-core with all Pythons and cores; PAIRS='3.13-2.20'
+	@rm -rf $(REPORTS)/matrix; failed=; \
+	for pair in $(PAIRS); do $(MAKE) test-pair-$$pair || failed=1; done; \
+	printf '\n\033[1m== Results\033[0m\n'; \
+	$(PYTHON) tests/support/matrix_table.py $(REPORTS)/matrix $(PAIRS); [ -z "$$failed" ]
+
+test-pair-%:
+	$(TITLE) "Python $(subst -, with ansible-core ,$*)"
+	@python='$(call python,$(firstword $(subst -, ,$*)))'; core='$(lastword $(subst -, ,$*))'; \
+	[ -n "$$python" ] || { echo 'Python $(firstword $(subst -, ,$*)) not found'; exit 1; }; \
+	$(MAKE) bytecode VENV=build/matrix/$* PYTHON="$$python" CORE="$$core"; \
+	build/matrix/$*/bin/pytest $(MATRIX_TESTS) $(TWO) --junitxml=$(REPORTS)/matrix/$*.xml --hypothesis-profile=short $(ARGS)
 
 .PHONY: contract
 contract: $(INSTALLED) ## Run contract tests: one part at a time, on real dependencies
@@ -390,7 +419,7 @@ lock: $(INSTALLED) ## Update requirements.lock from pyproject.toml
 .PHONY: clean
 clean: ## Remove build results and caches of this checkout
 	@if [ -e .demo ]; then echo 'The demo is up: run make demo-down first'; exit 1; fi
-	@rm -rf $(VENV) build dist bin catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) .venv-* build dist bin catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find operator_runner tests demo bench release -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv is created once, and updated when the lock or the project's settings change.
@@ -402,8 +431,13 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) cannot make virtual environments. Debian: apt-get install python3-venv"; exit 1; }
 	@echo "Installing the locked dependencies into $(VENV) (500 MB, about half a minute) ..."
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $$([ -e $@ ] || echo --clear) $(VENV)
+ifdef CORE
+	@grep '^[a-z].*==' requirements.lock | sed '/^ansible\(-core\)\?==/d; s/ *\\$$//' > $(VENV)/locked.txt
+	@$(BIN)/pip install --quiet --no-compile --requirement $(VENV)/locked.txt 'ansible==$(ANSIBLE_$(CORE)).*'
+else
 	@$(BIN)/pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
+endif
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -20,7 +20,7 @@ settings.register_profile(
 )
 # The duration of an example depends on the load of the machine.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `make test-python313`: the examples have been tried on another Python.
+# `make test-oldest`, `make test-matrix`: the examples have been tried on another Python.
 settings.register_profile("short", settings.get_profile("tests"), max_examples=10)
 settings.load_profile("tests")
 
