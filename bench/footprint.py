@@ -11,7 +11,7 @@ from bench.figures import mebibytes
 
 NOISE = 0.05
 """Accepted relative difference of memory between two measurements."""
-UNCOMPRESSED = ("--fork-server-compress-after=0s",)
+ALWAYS_LOADED = ("--fork-server-idle-timeout=0s",)
 """Flags of an operator whose memory is the same after each pause, however long."""
 _MAX_NAMES = 10
 _QUIET_SECONDS = 3.0

@@ -21,7 +21,7 @@ from bench.environment import BenchEnvironment, Setup, Site, open_environment, w
 from bench.errors import BenchError
 from bench.faults import Faults
 from bench.figures import mebibytes
-from bench.footprint import UNCOMPRESSED, Footprint
+from bench.footprint import ALWAYS_LOADED, Footprint
 from bench.resources import names
 from operator_runner.devcluster.errors import ClusterError
 
@@ -216,7 +216,7 @@ class Result:
 
 def soak(environment: BenchEnvironment, plan: Plan, console: Console) -> Result:
     """Run a soak. Raises BenchError if a resource does not converge or the footprint grows."""
-    with environment.site(Setup(THREE, UNCOMPRESSED, artifacts=2)) as site:
+    with environment.site(Setup(THREE, ALWAYS_LOADED, artifacts=2)) as site:
         running = Soak(environment, site, plan, console)
         before, after = running.run()
         return Result(running.done, site.ended(), before, after)

@@ -15,17 +15,17 @@ from operator_runner.ansible.process_tree import end_descendants
 
 async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
     """Terminate a child, which terminates its descendants; kill all after `grace` seconds."""
-    send_signal(process, signal.SIGTERM)
+    _send_signal(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(grace):
             await process.wait()
     except TimeoutError:
         await asyncio.to_thread(end_descendants, process.pid, 0.0)
-        send_signal(process, signal.SIGKILL)
+        _send_signal(process, signal.SIGKILL)
         await process.wait()
 
 
-def send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     """Send a signal to a child, unless it has ended."""
     if process.returncode is not None:
         return  # another process may have its pid

@@ -137,8 +137,6 @@ class AnsibleSettings:
     """Deadline of a run whose watch does not set `timeout`; None: no deadline."""
     isolate_runs: bool = True
     """Whether runs are isolated from files and processes of each other and of the operator."""
-    fork_server_compress_after: timedelta | None = None
-    """Time without a run after which the fork server's memory is compressed; None: it is not."""
     fork_server_idle_timeout: timedelta | None = None
     """Time without a run after which the fork server exits; None: it stays."""
     disabled_patches: tuple[str, ...] = ()

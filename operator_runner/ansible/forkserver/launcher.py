@@ -17,7 +17,6 @@ from pathlib import Path
 import structlog
 
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
-from operator_runner.ansible.forkserver import swap
 from operator_runner.ansible.forkserver.messages import message
 from operator_runner.ansible.forkserver.server_process import (
     ForkServer,
@@ -123,9 +122,6 @@ class WarmLauncher:
         """Servers that take no more runs; they exit after the last one."""
         self._starting = asyncio.Lock()
         self._unloading = IdleTimer(ansible.fork_server_idle_timeout, self._unload)
-        compress_after = ansible.fork_server_compress_after if swap.is_supported() else None
-        self._compressing = IdleTimer(compress_after, self._begin_to_compress)
-        self._compression: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Start a server unless one is ready. Raises RunError if it cannot be started."""
@@ -138,7 +134,6 @@ class WarmLauncher:
                 self._server = await self._load()
                 self._started()
                 self._unloading.start()
-                self._compressing.start()
 
     async def _load(self) -> ForkServer:
         """Start a server; another one in place of one that is killed while it loads."""
@@ -157,21 +152,17 @@ class WarmLauncher:
 
     async def ready(self) -> None:
         """See `executor.Launcher`; if a server is outdated, `start` replaces it."""
-        with self._compressing.use():
+        with self._unloading.use():
             await self.open()
             if self._server is not None:
                 with contextlib.suppress(OSError):  # it has ended; `start` replaces it
-                    await self._server.swap_in()
                     self._server.check_files()
 
     async def close(self) -> None:
         """End all servers and their runs."""
         self._unloading.stop()
-        self._compressing.stop()
         servers = [*self._retired, *([self._server] if self._server else [])]
         await asyncio.gather(*(server.stop() for server in servers))
-        if self._compression is not None:
-            await self._compression
 
     @asynccontextmanager
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
@@ -183,7 +174,7 @@ class WarmLauncher:
             # The part that is the same for every run.
             "sandbox": {**spec["sandbox"], "visible": [], "readable": []},
         }
-        with self._unloading.use(), self._compressing.use():
+        with self._unloading.use():
             forking = asyncio.create_task(self._fork(message(header, spec)))
             try:
                 fork = await asyncio.shield(forking)
@@ -226,15 +217,6 @@ class WarmLauncher:
         else:
             _log_exit(reason)
         self._retire(server)
-
-    def _begin_to_compress(self) -> None:
-        if self._server is not None:
-            self._compression = asyncio.create_task(self._compress(self._server))
-
-    async def _compress(self, server: ForkServer) -> None:
-        """Compress the memory of the server, which no run uses; later if it is still in use."""
-        if not await server.swap_out() and server is self._server and not server.gone:
-            self._compressing.start()
 
     def _unload(self) -> None:
         """End the server, which no run uses; the next run starts another one."""

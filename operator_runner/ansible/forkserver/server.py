@@ -34,14 +34,12 @@ from operator_runner.ansible.forkserver.messages import (
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.ansible.forkserver.role_files import RoleFiles
 from operator_runner.ansible.forkserver.stack_memory import call_with_room
-from operator_runner.ansible.forkserver.swap import refuse, swap_out
 from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.process_tree import (
     END_SIGNALS,
     adopt_orphans,
     die_with_parent,
     end_descendants,
-    has_unreaped_children,
 )
 from operator_runner.ansible.runner import run_environment, write_line
 
@@ -50,9 +48,6 @@ if TYPE_CHECKING:
 
 _IDLE_SECONDS = 0.1
 """Idle seconds after which the next run's processes are forked beforehand."""
-_EXIT_SECONDS = 5.0
-"""Seconds for the exit of the processes of the next run, which have nothing to do."""
-_PAUSE_SECONDS = 0.01
 
 
 def main() -> None:
@@ -221,9 +216,6 @@ class Server:
             if message.attached is None:
                 return False
             with message.attached as operator:
-                if order.get("swap_out"):
-                    self._swap_out(operator)
-                    return True
                 changed = self._changed_file(order["requested_at"])
                 if changed is not None:
                     self._retire()
@@ -272,20 +264,6 @@ class Server:
         if self._spare is not None:
             self._spare.orders.close()
             self._spare = None
-
-    def _swap_out(self, operator: socket.socket) -> None:
-        """Have the operator keep the memory until the next run, unless other processes use it."""
-        prepared = set() if self._spare is None else {self._spare.pid}
-        if self._runs <= prepared and not self._strays:
-            self._drop_spare()
-            ended_by = time.monotonic() + _EXIT_SECONDS
-            while has_unreaped_children() and time.monotonic() < ended_by:
-                time.sleep(_PAUSE_SECONDS)
-                self._reap()
-        if has_unreaped_children():
-            refuse(operator)
-        else:
-            swap_out(operator)
 
     def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
         spare, self._spare = self._spare, None

@@ -13,16 +13,14 @@ import socket
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import structlog
 
-from operator_runner.ansible.child_process import end_tree, send_signal
-from operator_runner.ansible.forkserver import compressed_memory
+from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, message, send
 from operator_runner.ansible.patches.selection import Mismatch, check_core
 from operator_runner.ansible.run_spec import common_environment
@@ -45,14 +43,6 @@ class ForkServerKilled(RunError):
     """A signal ended a fork server while it loaded Ansible; another one may succeed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Swapped:
-    """The memory of a server, and where to return it."""
-
-    channel: socket.socket
-    chunks: deque[bytes]
-
-
 @dataclass(slots=True)
 class ForkServer:
     """A fork server that is ready."""
@@ -61,8 +51,6 @@ class ForkServer:
     _control: socket.socket
     _runs: int = 0
     _retired: bool = False
-    _swapping: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _swapped: _Swapped | None = None
 
     @property
     def gone(self) -> bool:
@@ -75,7 +63,6 @@ class ForkServer:
         Raises BrokenPipeError or ConnectionResetError if the server is gone, and other subclasses
         of OSError if the message cannot be sent.
         """
-        await self.swap_in()
         try:
             await asyncio.to_thread(send, self._control, spec, lines)
         except OSError as error:
@@ -90,41 +77,6 @@ class ForkServer:
         """
         with contextlib.suppress(BlockingIOError):  # it has much to do: the run waits
             self._control.send(message({"check_files": True}, {}), socket.MSG_DONTWAIT)
-
-    async def swap_out(self) -> bool:
-        """Keep the memory of the server here, compressed, until the next run.
-
-        Returns False if it has ended, or keeps its memory because other processes use it too, or
-        if no descriptor is left.
-        """
-        async with self._swapping:
-            if self._swapped is not None:
-                return True
-            try:
-                ours, theirs = socket.socketpair()
-            except OSError:  # too many open files
-                return False
-            request = message({"swap_out": True}, {})
-            chunks = None
-            with contextlib.suppress(OSError, EOFError):
-                with theirs:
-                    await asyncio.to_thread(send, self._control, request, theirs)
-                chunks = await asyncio.to_thread(compressed_memory.receive, ours)
-            if chunks is None:
-                ours.close()
-                return False
-            self._swapped = _Swapped(ours, chunks)
-            _log.debug("Compressed the idle fork server", bytes=sum(map(len, chunks)))
-        self._close_if_done()
-        return True
-
-    async def swap_in(self) -> None:
-        """Return the memory of the server, if it is here. Raises OSError if the server is gone."""
-        async with self._swapping:
-            swapped, self._swapped = self._swapped, None
-            if swapped is not None:
-                with swapped.channel as channel:
-                    await asyncio.to_thread(compressed_memory.give_back, channel, swapped.chunks)
 
     def began(self) -> None:
         """Count a run that begins."""
@@ -158,22 +110,11 @@ class ForkServer:
         """End it and all its runs; by force if they do not end. Return its exit status."""
         self._control.close()
         await end_tree(self._process, _GRACE_SECONDS)
-        async with self._swapping:  # a transfer ends with the server
-            self._drop_memory()
         return await self._process.wait()
 
     def _close_if_done(self) -> None:
         if self._retired and not self._runs:
             self._control.close()
-            if self._swapped is not None:
-                # It does not notice that the socket is closed.
-                send_signal(self._process, signal.SIGTERM)
-                self._drop_memory()
-
-    def _drop_memory(self) -> None:
-        swapped, self._swapped = self._swapped, None
-        if swapped is not None:
-            swapped.channel.close()
 
 
 def exit_reason(status: int | None, report: str) -> str:

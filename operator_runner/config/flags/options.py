@@ -183,14 +183,8 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     ),
     _duration(
         _RUNS,
-        "--fork-server-compress-after",
-        "30s",
-        "Time without a run after which loaded Ansible is compressed in memory; 0s: never.",
-    ),
-    _duration(
-        _RUNS,
         "--fork-server-idle-timeout",
-        "0s",
+        "10m",
         "Time without a run after which Ansible is unloaded until the next run; 0s: never.",
     ),
     _duration(_RUNS, "--run-timeout", "0s", "Maximum duration of a run; 0s: unlimited."),
@@ -362,4 +356,5 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _deprecated("--metrics-addr", type=bind_address, metavar="ADDRESS"),
     _bool("Deprecated", "--enable-leader-election", "", default=None, hidden=True),
     _deprecated("--leader-elect-resource-lock"),
+    _deprecated("--fork-server-compress-after", type=go_duration, metavar="DURATION"),
 )

@@ -246,6 +246,11 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         warnings.append("--enable-leader-election is deprecated; use --leader-elect")
     if options["leader_elect_resource_lock"] is not None:
         warnings.append("--leader-elect-resource-lock is ignored; the lock is a Lease")
+    if options["fork_server_compress_after"] is not None:
+        warnings.append(
+            "--fork-server-compress-after is ignored; Ansible is unloaded after"
+            " --fork-server-idle-timeout"
+        )
     if options["enable_http2"]:
         warnings.append("--enable-http2 is ignored; the servers use HTTP/1.1")
     if "OPERATOR_NAME" in environ:
@@ -291,7 +296,6 @@ def _ansible(
     events = options["ansible_log_events"].lower()
     inventory = environ.get("ANSIBLE_INVENTORY")
     timeout, idle = options["run_timeout"], options["fork_server_idle_timeout"]
-    compress_after = options["fork_server_compress_after"]
     return AnsibleSettings(
         verbosity=options["ansible_verbosity"],
         verbosity_of_kind=environment.verbosity(environ, kinds).values,
@@ -312,7 +316,6 @@ def _ansible(
         step=options["step"],
         timeout=timeout if timeout > _NONE else None,
         isolate_runs=options["isolate_runs"],
-        fork_server_compress_after=compress_after if compress_after > _NONE else None,
         fork_server_idle_timeout=idle if idle > _NONE else None,
         disabled_patches=environment.disabled_patches(environ),
     )

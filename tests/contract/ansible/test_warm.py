@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import resource
 import secrets
 import shutil
@@ -14,7 +13,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -29,8 +27,8 @@ import structlog.testing
 
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
-from operator_runner.ansible.forkserver import compressed_memory, server_process
 from operator_runner.ansible.forkserver import launcher as warm_launcher
+from operator_runner.ansible.forkserver import server_process
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
 from operator_runner.ansible.rundir import RunDirs
@@ -40,7 +38,7 @@ from tests.support.processes import is_running, new_nap, sleepers
 from tests.support.waiting import eventually
 
 SETTINGS = AnsibleSettings(skip_facts=True)
-COMPRESSED = replace(SETTINGS, fork_server_compress_after=timedelta(seconds=1))
+UNLOADED = replace(SETTINGS, fork_server_idle_timeout=timedelta(seconds=1))
 _RUN_AND_NEXT = 2
 """Supervisors of an active run and of the next one, which is forked in advance."""
 
@@ -322,8 +320,7 @@ async def test_a_replaced_server_ends_with_the_launcher(
 
 async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> None:
     """A run that takes longer than the timeout is not idle; all processes end after it."""
-    settings = replace(SETTINGS, fork_server_idle_timeout=timedelta(seconds=1))
-    async with _runs(tmp_path, settings) as runs:
+    async with _runs(tmp_path, UNLOADED) as runs:
         for _ in range(2):
             await asyncio.to_thread(eventually, lambda: not runs.servers())
             starts = len(runs.starts)
@@ -333,143 +330,51 @@ async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> 
         await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))
 
 
-async def test_the_memory_of_an_idle_server_is_compressed_until_the_next_run(
-    tmp_path: Path,
-) -> None:
-    """A run that takes longer than the timeout is not idle; the same server executes the next."""
-    async with _runs(tmp_path, COMPRESSED) as runs:
-        for _ in range(3):
-            assert (await runs("- command: sleep 3\n- debug:\n")).successful
-            await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
-        assert len(runs.starts) == 1
+async def test_the_timeout_of_a_run_begins_when_ansible_is_loaded_again(tmp_path: Path) -> None:
+    """The launcher is not ready before; if no run begins then, Ansible is unloaded again."""
+    async with _runs(tmp_path, UNLOADED) as runs:
+        for starts in (1, 2):
+            await asyncio.to_thread(eventually, lambda: not runs.servers())
+            assert len(runs.starts) == starts
+            await runs.launcher.ready()
+            assert len(runs.starts) == starts + 1
+        await asyncio.to_thread(eventually, lambda: not runs.servers())
 
 
-async def test_the_timeout_of_a_run_begins_when_the_memory_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The launcher is not ready before; if no run begins then, the server is compressed again."""
-    returned = []
-    give_back = compressed_memory.give_back
-
-    def give_back_and_record(channel: socket.socket, chunks: deque[bytes]) -> None:
-        give_back(channel, chunks)
-        returned.append(channel)
-
-    monkeypatch.setattr(compressed_memory, "give_back", give_back_and_record)
-    async with _runs(tmp_path, COMPRESSED) as runs:
-        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
-        await runs.launcher.ready()
-        assert returned
-        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
-
-
-async def test_runs_that_begin_together_wake_a_compressed_server_once(tmp_path: Path) -> None:
+async def test_runs_that_begin_together_load_ansible_once(tmp_path: Path) -> None:
     """All of them succeed."""
-    async with _runs(tmp_path, COMPRESSED) as runs:
-        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+    async with _runs(tmp_path, UNLOADED) as runs:
+        await asyncio.to_thread(eventually, lambda: not runs.servers())
         outcomes = await asyncio.gather(*(runs("- debug:\n", name) for name in "abc"))
         assert all(outcome.successful for outcome in outcomes)
-        assert len(runs.starts) == 1
-
-
-async def test_a_server_is_compressed_once_the_daemons_of_its_runs_have_ended(
-    tmp_path: Path,
-) -> None:
-    """The daemon shares its memory with the server; runs beside it are not delayed."""
-    ended = tmp_path / "ended"
-    daemon = f"until test -e {ended}; do sleep 0.05; done"
-    tasks = f"- shell: setsid sh -c '{daemon}' >/dev/null 2>&1 </dev/null &\n"
-    async with _runs(tmp_path, COMPRESSED) as runs:
-        for _ in range(2):
-            assert (await runs(tasks)).successful
-            await asyncio.sleep(2)
-            assert not _is_compressed(runs.servers())
-        ended.touch()
-        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
-        assert len(runs.starts) == 1
-
-
-async def test_a_compressed_server_that_is_killed_is_replaced(tmp_path: Path) -> None:
-    """The next run gets another one, although the memory of the first cannot be returned."""
-    async with _runs(tmp_path, COMPRESSED) as runs:
-        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
-        (server,) = runs.servers()
-        server.kill()
-        assert (await runs("- debug:\n")).successful
         assert len(runs.starts) == 2
 
 
-async def test_a_compressed_server_is_replaced_after_a_loaded_file_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It checks the files when the next run begins, as other servers do."""
-    searched = tmp_path / "lib"
-    searched.mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(searched))
-    async with _runs(tmp_path, COMPRESSED) as runs:
-        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
-        (old,) = runs.servers()
-        (searched / "new").touch()
-        assert (await runs("- debug:\n")).successful
-        await asyncio.to_thread(eventually, lambda: not is_running(old))
-        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
+async def test_ansible_stays_loaded_without_an_idle_timeout(runs: Runs) -> None:
+    """No timer runs after the last run, so that the same server executes the next one."""
+    assert (await runs("- debug:\n")).successful
+    before = runs.servers()
+    await asyncio.sleep(2)
+    assert runs.servers() == before
+    assert (await runs("- debug:\n")).successful
+    assert len(runs.starts) == 1
 
 
-async def test_a_compressed_server_that_is_retired_exits() -> None:
-    """It does not notice that its socket is closed, while it waits for its memory."""
-    server = await start_server(SETTINGS)
+async def test_a_daemon_of_a_run_continues_when_ansible_is_unloaded(tmp_path: Path) -> None:
+    """Unloading ends the processes of the fork server, which has none of its own left."""
+    nap = new_nap()
+    tasks = f"- shell: setsid sleep {nap} >/dev/null 2>&1 </dev/null &\n"
     try:
-        await _compress(server)
-        server.retire()
-        await asyncio.to_thread(eventually, lambda: server.gone)
+        async with _runs(tmp_path, UNLOADED) as runs:
+            assert (await runs(tasks)).successful
+            await asyncio.to_thread(eventually, lambda: not runs.servers())
+            assert sleepers(nap)
+            assert (await runs("- debug:\n")).successful
+            assert sleepers(nap)
     finally:
-        await server.stop()
-
-
-async def test_a_compressed_server_that_has_been_killed_gets_no_signal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Another process may have its pid."""
-    others = set(psutil.Process().children())
-    server = await start_server(SETTINGS)
-    try:
-        await _compress(server)
-        (process,) = set(psutil.Process().children()) - others
-        process.kill()
-        await asyncio.to_thread(eventually, lambda: server.gone)
-        signals: list[object] = []
-        monkeypatch.setattr(os, "kill", lambda *given: signals.append(given))
-        server.retire()
-        assert not signals
-    finally:
-        monkeypatch.undo()
-        await server.stop()
-
-
-async def test_a_server_that_is_stopped_while_it_is_compressed_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its memory may arrive after it has been asked to end."""
-    server = await start_server(SETTINGS)
-    received, ended = threading.Event(), threading.Event()
-    channels = []
-    receive = compressed_memory.receive
-
-    def receive_late(channel: socket.socket) -> deque[bytes] | None:
-        channels.append(channel)
-        chunks = receive(channel)
-        received.set()
-        ended.wait(180)
-        return chunks
-
-    monkeypatch.setattr(compressed_memory, "receive", receive_late)
-    compressing = asyncio.create_task(server.swap_out())
-    await asyncio.to_thread(received.wait, 180)
-    stopping = asyncio.create_task(server.stop())
-    await asyncio.to_thread(eventually, lambda: server.gone)
-    ended.set()
-    await asyncio.gather(compressing, stopping)
-    assert [channel.fileno() for channel in channels] == [-1]
+        for process in psutil.process_iter(["cmdline"]):
+            if process.info["cmdline"] == ["sleep", nap]:
+                process.kill()
 
 
 async def test_a_run_on_a_server_that_another_run_has_retired_gets_another_one() -> None:
@@ -481,47 +386,6 @@ async def test_a_run_on_a_server_that_another_run_has_retired_gets_another_one()
         with pytest.raises(BrokenPipeError):
             await server.order(b"{}\n{}", theirs)
     await server.stop()
-
-
-async def test_a_server_keeps_its_memory_if_there_are_too_many_open_files() -> None:
-    """It is compressed later."""
-    server = await start_server(SETTINGS)
-    try:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_next_descriptor(psutil.Process()), hard))
-        try:
-            assert not await server.swap_out()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await _compress(server)
-    finally:
-        await server.stop()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
-async def test_a_signal_ends_a_compressed_server(tmp_path: Path, number: signal.Signals) -> None:
-    """It would have to be killed otherwise, because Python cannot handle the signal."""
-    async with _runs(tmp_path, COMPRESSED) as runs:
-        await asyncio.to_thread(eventually, lambda: _is_compressed(runs.servers()))
-        (server,) = runs.servers()
-        server.send_signal(number)
-        await asyncio.to_thread(eventually, lambda: not is_running(server))
-
-
-async def _compress(server: ForkServer) -> None:
-    """Compress the server; on a busy machine the processes of the next run do not end in time."""
-    for _ in range(20):
-        if await server.swap_out():
-            return
-    raise AssertionError("the server keeps its memory")
-
-
-def _is_compressed(servers: list[psutil.Process]) -> bool:
-    """Whether nothing is left of the memory of the only server, nor processes that share it."""
-    (server,) = servers
-    rollup = Path(f"/proc/{server.pid}/smaps_rollup").read_text()
-    (kilobytes,) = re.findall(r"^Anonymous: +(\d+) kB$", rollup, re.MULTILINE)
-    return int(kilobytes) < 16 * 1024 and not server.children()
 
 
 async def test_a_fork_server_starts_beside_a_thousand_connections(tmp_path: Path) -> None:
