@@ -162,7 +162,9 @@ class Site:
         self._require_running()
         return self.operator.metric("controller_runtime_active_workers") > 0
 
-    def wait_for_quiet(self, seconds: float = _QUIET_SECONDS) -> None:
+    def wait_for_quiet(
+        self, seconds: float = _QUIET_SECONDS, timeout: float = _IDLE_TIMEOUT_SECONDS
+    ) -> None:
         """Wait until nothing runs, and no process starts or ends in this time."""
 
         def quiet() -> bool:
@@ -170,7 +172,7 @@ class Site:
             time.sleep(seconds)
             return before == set(self.family()) and not self.is_busy()
 
-        wait_until(quiet, "all runs are over", _IDLE_TIMEOUT_SECONDS)
+        wait_until(quiet, "all runs are over", timeout)
 
     def family(self) -> list[psutil.Process]:
         """Return the operator and all its descendants.

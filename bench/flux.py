@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bench.api import APP
 from bench.cgroup import ControlGroup
 from bench.environment import PROGRAM, BenchEnvironment, Setup
-from bench.figures import Goal, Row, hundredths, mebibytes, seconds
+from bench.figures import Goal, Row, hundredths, mebibytes, number, seconds
 from bench.resources import create_and_wait
 
 _MIB = 1024**2
@@ -30,6 +30,7 @@ def flux(environment: BenchEnvironment, count: int) -> Iterator[Row]:
         setup = Setup(APP, artifacts=1, program=program)
         with group.sampled() as memory, environment.site(setup) as site:
             cost = create_and_wait(site, APP, count, {"version": "1.0"})
+            runs = site.ended() / count
     finally:
         group.remove()
     (peak,) = memory
@@ -44,3 +45,4 @@ def flux(environment: BenchEnvironment, count: int) -> Iterator[Row]:
         yield Row(f"{text}, {what}", mebibytes(value), "", value, Goal(), mebibytes)
     each = cost.cpu / count
     yield Row(f"{work}: CPU time of each", hundredths(each), "", each, Goal(), hundredths)
+    yield Row(f"{work}: runs of each", number(runs), "", runs, Goal(), number)

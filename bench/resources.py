@@ -31,5 +31,5 @@ def create_and_wait(site: Site, kind: Kind, count: int, spec: Json, *, existing:
     with site.log_in_timeouts():
         site.api.until(kind, site.namespace, new, is_successful, _TIMEOUT_SECONDS, check=site.ended)
     wall = time.monotonic() - begin
-    site.wait_for_quiet()
+    site.wait_for_quiet(timeout=_TIMEOUT_SECONDS)
     return Cost(wall, site.cpu_seconds() - cpu)
