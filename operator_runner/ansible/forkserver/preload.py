@@ -95,6 +95,7 @@ def preload(
         with contextlib.chdir(scratch):
             # An ansible.cfg in the directory where the operator was started is not that of runs.
             importlib.import_module("ansible.constants")
+        _keep_injected_facts()
         for name in _LIBRARIES:
             importlib.import_module(name)
         load_plugins()
@@ -119,6 +120,12 @@ def preload(
     _trim_heap()  # last: huge pages allocate memory again
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"
     return patches, mismatches
+
+
+def _keep_injected_facts() -> None:
+    from operator_runner.ansible.templating.compatibility import keep_injected_facts
+
+    keep_injected_facts()
 
 
 @contextlib.contextmanager

@@ -12,7 +12,9 @@ ansible.cfg or ANSIBLE_JINJA2_NATIVE leaves ansible-core unchanged.
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Any
 
 from ansible import constants
 
@@ -22,6 +24,11 @@ from operator_runner.ansible.patches.selection import PatchSelection, select
 _PATCH = "text-types"
 _SETTING = "DEFAULT_JINJA2_NATIVE"
 _TEXT_FILTERS = "STRING_TYPE_FILTERS"
+_DEFAULT_TEXT_FILTERS = (
+    *("string", "to_json", "to_nice_json", "to_yaml", "to_nice_yaml", "ppretty", "json"),
+)
+_FACTS = "INJECT_FACTS_AS_VARS"
+_FACTS_VARIABLE = "ANSIBLE_INJECT_FACT_VARS"
 
 
 def install(patches: PatchSelection | None = None) -> None:
@@ -30,13 +37,33 @@ def install(patches: PatchSelection | None = None) -> None:
     `patches` are those that a fork server has checked; None: check here, and exit with a message
     if the patch does not fit the installed ansible-core.
     """
-    text_filters = constants.config.get_config_value(_TEXT_FILTERS)
+    keep_injected_facts()
+    text_filters, _ = _setting(_TEXT_FILTERS, _DEFAULT_TEXT_FILTERS)
     is_native = uses_native_types()
     # ansible-core would warn that these settings have no effect.
     deprecated = constants.config.DEPRECATED
     deprecated[:] = [entry for entry in deprecated if entry[0] not in {_SETTING, _TEXT_FILTERS}]
     if not is_native:
         (_checked() if patches is None else patches).install(_PATCH, text_filters)
+
+
+def keep_injected_facts() -> None:
+    """Make facts variables, as in ansible-core 2.18, unless ansible.cfg or the environment decides.
+
+    ansible-core 2.20 and later do so too, but warn at each use unless a setting asks for it. They
+    read the setting when `ansible.vars.manager` is imported.
+    """
+    _, origin = _setting(_FACTS, default=True)
+    if origin == "default":
+        os.environ[_FACTS_VARIABLE] = "true"
+
+
+def _setting(name: str, default: Any) -> tuple[Any, str]:
+    """Return value and origin of a setting; later versions of ansible-core lack some of them."""
+    if name not in constants.config.get_configuration_definitions():
+        return default, "default"
+    value, origin = constants.config.get_config_value_and_origin(name)
+    return value, str(origin)
 
 
 def _checked() -> PatchSelection:
@@ -49,5 +76,5 @@ def _checked() -> PatchSelection:
 
 def uses_native_types() -> bool:
     """Return whether ansible.cfg or the environment selects native types."""
-    native, origin = constants.config.get_config_value_and_origin(_SETTING)
+    native, origin = _setting(_SETTING, default=True)
     return bool(native) and origin != "default"

@@ -16,7 +16,14 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Watch
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.tools import yaml_io
-from operator_runner.tools.validate import argument_specs, expressions, names, project
+from operator_runner.tools.validate import (
+    argument_specs,
+    conditions,
+    deprecations,
+    expressions,
+    names,
+    project,
+)
 from operator_runner.tools.validate.expressions import Uses
 from operator_runner.tools.validate.findings import Finding, ordered
 from operator_runner.tools.validate.kinds import unserved, without_last_tick
@@ -27,6 +34,7 @@ from operator_runner.tools.validate.requirements import image_collections
 from operator_runner.tools.validate.sources import Sources
 from operator_runner.tools.validate.spec_fields import SpecFields, spec_fields
 from operator_runner.tools.validate.task_reader import Content, Expression
+from operator_runner.tools.validate.values import short_name
 
 _HEADER = "#jinja2:"
 
@@ -104,6 +112,7 @@ class _Checker:
             for value, message in content.problems:
                 self._sources.found.append(Finding(path, line_of(value), message))
             self._check_actions(path, content)
+            self._check_conditions(path, content)
             used[path] = list(self._uses_of(path, content))
         for path, text in self._sources.templates.items():
             if path.name not in self._sources.other_syntax:
@@ -150,6 +159,17 @@ class _Checker:
             if name != "items" and (problem := self._sources.plugins.lookup(name)):
                 self._sources.add_problem(path, line_of(name), problem)
 
+    def _check_conditions(self, path: Path, content: Content) -> None:
+        found = [*content.deprecated]
+        for condition in content.conditions:
+            found += ((condition, each) for each in self._deprecated(condition))
+        for value, message in found:
+            self._sources.found.append(Finding(path, line_of(value), message, is_error=False))
+
+    def _deprecated(self, condition: Any) -> Iterator[str]:
+        if not isinstance(condition, str) or TrustedAsTemplate.is_tagged_on(condition):
+            yield from conditions.deprecated(self._sources.environment, condition)
+
     def _uses_of(self, path: Path, content: Content) -> Iterator[tuple[Any, Uses]]:
         for expression in content.expressions:
             if not TrustedAsTemplate.is_tagged_on(expression.text):
@@ -163,7 +183,7 @@ class _Checker:
     def _parse(self, expression: Expression) -> Uses:
         text = str(expression.text)
         if expression.is_bare:
-            text = "{% if " + text + " %}{% endif %}"
+            text = "{{ " + text + " }}"
         return expressions.uses(self._sources.environment, text, expression.aliases)
 
     def _uses_of_template(self, path: Path, text: str) -> Iterator[tuple[Any, Uses]]:
@@ -199,6 +219,18 @@ class _Checker:
                 )
         for number, name, message in names.undefined(used, definitions, fields):
             self._sources.found.append(Finding(path, line(number, name), message))
+        for number, name, message in self._deprecated_names(used, definitions, fields):
+            place = line(number, name)
+            self._sources.found.append(Finding(path, place, message, is_error=False))
+
+    def _deprecated_names(
+        self, used: Uses, definitions: names.Definitions, fields: SpecFields
+    ) -> Iterator[tuple[int, str, str]]:
+        defined = definitions.defaults | definitions.others | fields.others | set(fields.schemas)
+        contents = self._sources.contents.values()
+        modules = {short_name(each.name) for content in contents for each in content.actions}
+        registered = {name for content in contents for name in content.registered}
+        return deprecations.of_names(used, defined, modules, registered)
 
     def _check_defaults(self, path: Path, defaults: Mapping[Any, Any]) -> None:
         fields = self._sources.fields_of(path)

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 
 from jinja2 import Environment, meta, nodes
 
+from operator_runner.tools.validate.values import has_marks
+
 _LOOKUPS = {"lookup", "query", "q"}
 _TEMPLATE_LOOKUPS = {"template", "ansible.builtin.template"}
 _GUARD_TESTS = {"defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined"}
+_ASSIGNMENTS = (nodes.Assign, nodes.AssignBlock)
 _GUARD_FILTERS = {"default", "d", "ansible.builtin.default"}
 ITEM = "*"
 """Any item of a list within a path."""
@@ -48,6 +51,8 @@ class Uses:
     """Templates that the lookup `template` reads, where their name is literal."""
     other_syntax: tuple[NameUse, ...] = ()
     """Those that it reads with options, which may be other delimiters."""
+    embedded: tuple[NameUse, ...] = ()
+    """Templates within the texts that lookups are given."""
 
 
 @dataclass(slots=True)
@@ -56,6 +61,7 @@ class _Collected:
     lookups: list[NameUse] = field(default_factory=list)
     files: list[NameUse] = field(default_factory=list)
     other_syntax: list[NameUse] = field(default_factory=list)
+    embedded: list[NameUse] = field(default_factory=list)
 
 
 def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None = None) -> Uses:
@@ -75,7 +81,9 @@ def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None
         # jinja2 refuses unknown names while it looks for variables.
         assert isinstance(named, nodes.Filter | nodes.Test)
         named.name = "string"
-    undeclared = meta.find_undeclared_variables(tree) - set(environment.globals)
+    # jinja2 counts variables that the template sets in a branch alone as undeclared.
+    own = {name for each in tree.find_all(_ASSIGNMENTS) for name in _targets(each)}
+    undeclared = meta.find_undeclared_variables(tree) - set(environment.globals) - own
     roots = undeclared | {path[0] for path in (aliases or {}).values()}
     return Uses(
         variables=tuple(_first_uses(tree, undeclared)),
@@ -86,6 +94,7 @@ def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None
         lookups=tuple(collected.lookups),
         files=tuple(collected.files),
         other_syntax=tuple(collected.other_syntax),
+        embedded=tuple(collected.embedded),
     )
 
 
@@ -107,9 +116,18 @@ def _collect(node: nodes.Node, collected: _Collected) -> None:
         texts = [each.value for each in node.args if isinstance(each, nodes.Const)]
         if node.node.name in _LOOKUPS and texts and isinstance(texts[0], str):
             collected.lookups.append(NameUse(texts[0], node.lineno))
+            terms = [NameUse(name, node.lineno) for name in texts[1:] if isinstance(name, str)]
+            collected.embedded += [each for each in terms if has_marks(each.name)]
             if texts[0] in _TEMPLATE_LOOKUPS:
-                names = [NameUse(name, node.lineno) for name in texts[1:] if isinstance(name, str)]
+                names = [each for each in terms if not has_marks(each.name)]
                 (collected.other_syntax if node.kwargs else collected.files).extend(names)
+
+
+def _targets(node: nodes.Node) -> Iterator[str]:
+    assert isinstance(node, nodes.Assign | nodes.AssignBlock)
+    for each in (node.target, *node.target.find_all(nodes.Name)):
+        if isinstance(each, nodes.Name):
+            yield each.name
 
 
 def _base(node: nodes.Node) -> set[str]:

@@ -15,7 +15,7 @@ _MAGIC = frozenset(
         *("environment", "group_names", "groups", "hostvars", "inventory_dir", "inventory_file"),
         *("inventory_hostname", "inventory_hostname_short", "item", "omit", "play_hosts"),
         *("playbook_dir", "role_name", "role_names", "role_path", "vars", "loop", "self"),
-        *("super", "varargs", "kwargs", "caller", "packages", "services", "module_setup"),
+        *("super", "_task", "varargs", "kwargs", "caller", "packages", "services", "module_setup"),
         *("template_destpath", "template_fullpath", "template_host", "template_mtime"),
         *("template_path", "template_run_date", "template_uid"),
     )

@@ -43,7 +43,12 @@ def start(collections: Sequence[Path], role_folders: Iterable[Path]) -> None:
     if AnsibleCollectionConfig.collection_finder is None:  # once in a process
         init_plugin_loader([str(path) for path in collections])
     for folder in role_folders:
-        add_all_plugin_dirs(str(folder))
+        add_directory(folder)
+
+
+def add_directory(folder: Path) -> None:
+    """Make Ansible's loaders find the plugins of a role, or beside a playbook."""
+    add_all_plugin_dirs(str(folder))
 
 
 def location(collection: str) -> Path | None:

@@ -16,7 +16,7 @@ from operator_runner.ansible.templating.name_hints import suggestion
 from operator_runner.tools.validate import argument_specs, project
 from operator_runner.tools.validate.findings import Finding
 from operator_runner.tools.validate.line_numbers import line_of, place_of_error
-from operator_runner.tools.validate.plugins import Plugins, Problem
+from operator_runner.tools.validate.plugins import Plugins, Problem, add_directory
 from operator_runner.tools.validate.spec_fields import SpecFields
 from operator_runner.tools.validate.task_reader import Content, ContentReference, TaskReader
 from operator_runner.tools.validate.values import has_marks
@@ -75,6 +75,7 @@ class Sources:
             return
         reached.add(path)
         known.append(path)
+        add_directory(path if is_role else path.parent)
         if not is_role:
             self._pending.append((path, path, "playbook"))
             for file in project.group_variables([path.parent, self.layout.folder]):

@@ -9,10 +9,11 @@ from typing import Any
 from ansible.playbook.block import Block
 from ansible.playbook.handler import Handler
 from ansible.playbook.play import Play
+from ansible.release import __version__
 from jinja2 import Environment, TemplateSyntaxError
 
 from operator_runner.ansible.templating.name_hints import nearest, suggestion
-from operator_runner.tools.validate import expressions
+from operator_runner.tools.validate import deprecations, expressions
 from operator_runner.tools.validate.values import (
     CORE_MODULES,
     has_marks,
@@ -24,7 +25,7 @@ from operator_runner.tools.validate.values import (
 )
 
 _BLOCKS = ("block", "rescue", "always")
-_CONDITIONS = {"when", "failed_when", "changed_when", "until", "break_when"}
+_CONDITIONS = {"when", "failed_when", "changed_when", "until"}
 _TASK_LISTS = ("pre_tasks", "tasks", "post_tasks", "handlers")
 _TASK_KEYWORDS = frozenset(Handler.fattributes) | {"args"}
 _BLOCK_KEYWORDS = frozenset(Block.fattributes)
@@ -69,6 +70,10 @@ class Content:
     references: list[ContentReference] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     lookups: list[str] = field(default_factory=list)
+    conditions: list[Any] = field(default_factory=list)
+    deprecated: list[tuple[Any, str]] = field(default_factory=list)
+    """Values that a later ansible-core refuses, each with a message."""
+    registered: set[str] = field(default_factory=set)
     defines: set[str] = field(default_factory=set)
     is_open: bool = False
     """Whether it defines variables whose names are not literal."""
@@ -148,6 +153,7 @@ class TaskReader:
             arguments = task[action]
         if isinstance(arguments, str):
             arguments = key_values(action, arguments)
+        self.content.deprecated += deprecations.of_task(task, short_name(str(action)), arguments)
         given = arguments if isinstance(arguments, dict) else {}
         given = {**given, **(task["args"] if isinstance(task.get("args"), dict) else {})}
         if isinstance(action, str) and not has_marks(action):
@@ -217,6 +223,7 @@ class TaskReader:
         """Return what the variable of a loop over a path is, and note what loops define."""
         control = task.get("loop_control")
         control = control if isinstance(control, dict) else {}
+        self._conditions(control.get("break_when"), aliases={})
         names = {str(control[key]) for key in ("loop_var", "index_var") if key in control}
         self.content.defines |= names
         self.content.lookups += [key[5:] for key in task if str(key).startswith("with_")]
@@ -233,21 +240,41 @@ class TaskReader:
         variables = keywords.get("vars")
         if isinstance(variables, dict):
             self.content.defines |= {str(name) for name in variables}
-        if isinstance(keywords.get("register"), str):
-            self.content.defines.add(keywords["register"])
+        self._register(keywords.get("register"))
         for key, value in keywords.items():
-            self._expressions(value, aliases, is_bare=key in _CONDITIONS)
+            if key in _CONDITIONS:
+                self._conditions(value, aliases)
+            else:
+                self._expressions(value, aliases, is_bare=key == "register" and _is_map(value))
+
+    def _register(self, names: Any) -> None:
+        """Note the variable of a result, or those of a map of names to expressions."""
+        if isinstance(names, str):
+            self.content.registered.add(names)
+            self.content.defines.add(names)
+        elif isinstance(names, dict):
+            self.content.defines |= {str(name) for name in names}
+            if Handler.fattributes["register"].isa == "string":
+                message = f"a map as `register` needs ansible-core 2.21, not {__version__}"
+                self.content.problems.append((names, f"{message}: write the name of a variable"))
+
+    def _conditions(self, value: Any, aliases: Mapping[str, expressions.Path]) -> None:
+        self.content.conditions += listed(value)
+        self._expressions(value, aliases, is_bare=True)
 
     def _arguments(
         self, action: str, arguments: Any, aliases: Mapping[str, expressions.Path]
     ) -> None:
-        bare = {"assert": "that", "debug": "var"}.get(action)
+        bare = {"debug": "var"}.get(action)
         if not isinstance(arguments, dict):
             self._expressions(arguments, aliases)
             return
         for name, value in arguments.items():
             self._expressions(name, aliases)
-            self._expressions(value, aliases, is_bare=name == bare)
+            if (action, name) == ("assert", "that"):
+                self._conditions(value, aliases)
+            else:
+                self._expressions(value, aliases, is_bare=name == bare)
 
     def _expressions(
         self, value: Any, aliases: Mapping[str, expressions.Path], *, is_bare: bool = False
@@ -274,6 +301,10 @@ class TaskReader:
             if key not in known:
                 hint = suggestion(str(key), known, "; remove it")
                 self.content.problems.append((key, f"'{key}' is not a keyword of a {what}{hint}"))
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _is_keyword(key: Any) -> bool:

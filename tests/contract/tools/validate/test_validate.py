@@ -101,7 +101,7 @@ MISTAKES = [
     ),
     (
         "- debug: {msg: a}\n  when: replicas = 1 # <\n",
-        "Jinja syntax: expected token 'end of statement block', got '='",
+        "Jinja syntax: expected token 'end of print statement', got '='",
     ),
     ("- include_tasks: othr.yml\n", "there is no tasks file othr.yml: did you mean other.yml?"),
     ("- include_role: {name: siet}\n", "there is no role siet: did you mean site?"),
