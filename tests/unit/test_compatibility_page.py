@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.support.named_tests import missing, named, unproven
 
 PAGE = "compatibility.md"
+WITHOUT_TESTS = ("| component |", "| change |")
+"""Tables of versions, and of changes in ansible-core, whose tests are named below the table."""
 HEADS = ("| ansible-operator |", "| user request |", "| fault |")
 
 
@@ -16,4 +18,4 @@ def test_every_test_that_it_names_exists() -> None:
 
 def test_every_line_names_a_test() -> None:
     """Nothing is claimed without one."""
-    assert unproven(PAGE, *HEADS) == []
+    assert unproven(PAGE, *HEADS, without=WITHOUT_TESTS) == []

@@ -131,3 +131,12 @@ module.exit_json(streams=streams, warned=sys.warnoptions, locale=os.environ.get(
         project = Project(tasks, {**FILES, "roles/tried/library/streams.py": module})
         record = Both(launchers, tmp_path)(project)
     assert record.outcome.successful
+
+
+def test_facts_are_variables_without_a_warning(tmp_path: Path) -> None:
+    """ansible-core 2.20 and later warn at each use, unless a setting asks for them."""
+    tasks = "- {name: Family, debug: {msg: 'of {{ ansible_os_family }}'}}\n"
+    with Launchers(AnsibleSettings()) as launchers:
+        record = Both(launchers, tmp_path)(Project(tasks))
+    assert "of Debian" in record.stdout
+    assert "DEPRECATION" not in record.stdout
