@@ -16,7 +16,8 @@ class Freshness:
     def __init__(self, paths: Iterable[Path]) -> None:
         """Record the state of the paths; a missing one may be created later."""
         self._seen = {str(path): _state(str(path)) for path in paths}
-        self._names = {path: names for path in self._seen if (names := _names(path)) is not None}
+        folders = filter(os.path.isdir, self._seen)
+        self._names = {path: names for path in folders if (names := _names(path)) is not None}
 
     def changed(self) -> str | None:
         """Return a path that has changed, or None."""

@@ -115,11 +115,20 @@ def preload(
         # A run reports what is wrong with the configuration of OpenSSL.
         with contextlib.suppress(ssl.SSLError):
             _start_openssl(Path(scratch))
+    _trim_heap()
+    assert threading.active_count() == 1, "a library started a thread; forks would lose it"
+    return patches, mismatches
+
+
+def prepare_for_many_forks(patches: PatchSelection) -> None:
+    """Make forks of this process share more of its memory, which takes as long as ten runs gain.
+
+    Call it once more than a few runs have been forked.
+    """
+    with without_garbage_collection():
         patches.install("immortal-objects")
     _use_huge_pages()
     _trim_heap()  # last: huge pages allocate memory again
-    assert threading.active_count() == 1, "a library started a thread; forks would lose it"
-    return patches, mismatches
 
 
 def _keep_injected_facts() -> None:

@@ -31,7 +31,7 @@ from operator_runner.ansible.forkserver.messages import (
     send,
     wait_readable,
 )
-from operator_runner.ansible.forkserver.preload import preload
+from operator_runner.ansible.forkserver.preload import preload, prepare_for_many_forks
 from operator_runner.ansible.forkserver.role_files import RoleFiles
 from operator_runner.ansible.forkserver.stack_memory import call_with_room
 from operator_runner.ansible.patches.selection import PatchSelection
@@ -46,6 +46,9 @@ from operator_runner.ansible.runner import run_environment, write_line
 if TYPE_CHECKING:
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
+_FEW_RUNS = 3
+"""Runs that a server executes before it is prepared for more. Where edits are far apart, Ansible is
+loaded for one or two runs and then unloaded."""
 _IDLE_SECONDS = 0.1
 """Idle seconds after which the next run's processes are forked beforehand."""
 
@@ -168,6 +171,8 @@ class Server:
         self._spare: _Spare | None = None
         self._is_stale = False
         self._strays: set[int] = set()
+        self._handed_over = 0
+        self._is_prepared = False
         self._role_files = _role_files(patches)
         self._facts = _fact_gathering(environment) if "cached-facts" in patches else None
 
@@ -266,6 +271,7 @@ class Server:
             self._spare = None
 
     def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
+        self._handed_over += 1
         spare, self._spare = self._spare, None
         if spare is not None:
             with contextlib.closing(spare.orders), contextlib.suppress(OSError):
@@ -276,6 +282,9 @@ class Server:
 
     def _fork(self) -> _Spare:
         """Fork a supervisor with its play."""
+        if not self._is_prepared and self._handed_over >= _FEW_RUNS:
+            prepare_for_many_forks(self._patches)
+            self._is_prepared = True
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = fork()
         if not pid:

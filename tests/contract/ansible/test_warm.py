@@ -27,8 +27,8 @@ import structlog.testing
 
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
+from operator_runner.ansible.forkserver import immortal, server_process
 from operator_runner.ansible.forkserver import launcher as warm_launcher
-from operator_runner.ansible.forkserver import server_process
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
 from operator_runner.ansible.rundir import RunDirs
@@ -39,6 +39,15 @@ from tests.support.waiting import eventually
 
 SETTINGS = AnsibleSettings(skip_facts=True)
 UNLOADED = replace(SETTINGS, fork_server_idle_timeout=timedelta(seconds=1))
+_LOOKUP = """
+import sys
+import ansible.cli.playbook
+from ansible.plugins.lookup import LookupBase
+
+class LookupModule(LookupBase):
+    def run(self, terms, variables=None, **kwargs):
+        return [sys.getrefcount(vars(ansible.cli.playbook)) >= sys.getrefcount(None)]
+"""
 _RUN_AND_NEXT = 2
 """Supervisors of an active run and of the next one, which is forked in advance."""
 
@@ -357,6 +366,21 @@ async def test_ansible_stays_loaded_without_an_idle_timeout(runs: Runs) -> None:
     await asyncio.sleep(2)
     assert runs.servers() == before
     assert (await runs("- debug:\n")).successful
+    assert len(runs.starts) == 1
+
+
+async def test_a_server_is_prepared_for_many_runs_after_three(runs: Runs) -> None:
+    """Before, loaded objects are not immortal: preparing takes longer than it saves."""
+    plugins = runs.scratch / "roles" / "a" / "lookup_plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "immortal.py").write_text(_LOOKUP)
+    expected = runs.scratch / "result"
+    found = []
+    for _ in range(5):
+        tasks = f"- copy: {{content: '{{{{ lookup(\"immortal\") }}}}', dest: {expected}}}\n"
+        assert (await runs(tasks)).successful
+        found.append(expected.read_text() == "True")
+    assert found == [*[False] * 3, *[immortal.is_supported()] * 2]
     assert len(runs.starts) == 1
 
 
