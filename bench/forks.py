@@ -19,7 +19,7 @@ from pathlib import Path
 import jinja2
 import yaml
 
-from operator_runner.ansible.forkserver.preload import preload
+from operator_runner.ansible.forkserver.preload import preload, prepare_for_many_forks
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.runner import run_environment
 from operator_runner.core.settings import AnsibleSettings
@@ -39,7 +39,8 @@ def main() -> None:
     sys.argv[1:] = []
     with tempfile.TemporaryDirectory() as scratch:
         environment = run_environment(common_environment(AnsibleSettings()), scratch)
-        preload(environment, scratch, [_PATCH] if given.mortal else [])
+        patches, _ = preload(environment, scratch, [_PATCH] if given.mortal else [])
+    prepare_for_many_forks(patches)
     for _ in range(_WARM_UP):
         _fork()
     before, faults, began = _private_kb(), _faults(), time.monotonic()
