@@ -36,7 +36,9 @@ _compiled: dict[tuple[Any, ...], CodeType] = {}
 
 def install() -> None:
     """Make ansible-core look here before it compiles, in this process and its forks."""
-    wrap("ansible._internal._templating._jinja_bits:AnsibleEnvironment.compile", _compile_once)
+    environment = "ansible._internal._templating._jinja_bits:AnsibleEnvironment"
+    wrap(f"{environment}.compile", _compile_once)
+    wrap(f"{environment}.compile_expression", _compile_expression_once)
 
 
 def _compile_once(
@@ -79,14 +81,6 @@ class _Compiled:
 
 _expression: ContextVar[_Compiled | None] = ContextVar("expression", default=None)
 """The expression that is being compiled."""
-
-
-def install_expressions() -> None:
-    """Make ansible-core compile conditions once, too."""
-    wrap(
-        "ansible._internal._templating._jinja_bits:AnsibleEnvironment.compile_expression",
-        _compile_expression_once,
-    )
 
 
 def _compile_expression_once(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from itertools import islice
@@ -23,7 +24,11 @@ _MAX_FILES = 5_000
 
 
 def import_core_api_lazily() -> None:
-    """Make the modules import the API without its models; the first use loads them."""
+    """Make the modules import the API without its models; the first use loads them.
+
+    k8s_exec imports it by the package's former name, which would import all 67 APIs.
+    """
+    sys.modules.setdefault("kubernetes.client.apis", import_module("kubernetes.client.api"))
     import_lazily(_NAME)
 
 

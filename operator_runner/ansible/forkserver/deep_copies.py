@@ -11,29 +11,29 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from operator_runner.ansible.patches.replacing import replace
+from ansible.module_utils._internal._datatag import AnsibleTagHelper
 
-_DATATAG = "ansible.module_utils._internal._datatag"
+from operator_runner.ansible.patches.replacing import replace
 
 
 def install() -> None:
-    """Have tagged values copied by these functions, in this process and its forks."""
-    for name in ("Str", "Int", "Float"):
-        replace(f"{_DATATAG}:_AnsibleTagged{name}.__deepcopy__", lambda self, _memo: self)
-    replace(f"{_DATATAG}:_AnsibleTaggedDict.__deepcopy__", _copy_dict)
-    replace(f"{_DATATAG}:_AnsibleTaggedList.__deepcopy__", _copy_list)
+    """Have tagged values copied by this function, in this process and its forks."""
+    replace("ansible.module_utils._internal._datatag:AnsibleTaggedObject.__deepcopy__", _copy)
 
 
-def _copy_dict(self: Any, memo: dict[int, Any]) -> Any:
-    copied = memo[id(self)] = type(self)()
-    for key, value in self.items():
-        copied[copy.deepcopy(key, memo)] = copy.deepcopy(value, memo)
-    copied._ansible_tags_mapping = self._ansible_tags_mapping
-    return copied
-
-
-def _copy_list(self: Any, memo: dict[int, Any]) -> Any:
-    copied = memo[id(self)] = type(self)()
-    copied.extend(copy.deepcopy(value, memo) for value in self)
-    copied._ansible_tags_mapping = self._ansible_tags_mapping
+def _copy(value: Any, memo: dict[int, Any]) -> Any:
+    kind = type(value)
+    copied: Any
+    if issubclass(kind, dict):
+        copied = memo[id(value)] = kind()
+        for key, each in value.items():
+            copied[copy.deepcopy(key, memo)] = copy.deepcopy(each, memo)
+    elif issubclass(kind, list):
+        copied = memo[id(value)] = kind()
+        copied.extend(copy.deepcopy(each, memo) for each in value)
+    elif issubclass(kind, tuple | set):
+        return AnsibleTagHelper.tag_copy(value, copy.deepcopy(value._native_copy(), memo))
+    else:
+        return value
+    copied._ansible_tags_mapping = value._ansible_tags_mapping
     return copied

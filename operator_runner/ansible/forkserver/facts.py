@@ -18,14 +18,14 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any, NoReturn, Self
 
 import psutil
 
-from operator_runner.ansible.patches.replacing import replace
+from operator_runner.ansible.patches.replacing import replace, wrap
 
 LONGEST_SECONDS = 3600.0
 """Age at which facts are gathered again, even if their dependencies are unchanged."""
@@ -167,19 +167,13 @@ def all_signals() -> dict[str, Any]:
 
 def install() -> None:
     """Make the module `setup` use cached facts, in this process and its forks."""
-    from ansible.module_utils.facts import default_collectors as collectors
+    from ansible.module_utils.facts.collector import BaseFactCollector
     from ansible.module_utils.facts.hardware import linux
 
     own = ("process", "programs")
+    collect = f"{BaseFactCollector.__module__}:BaseFactCollector.collect_with_namespace"
+    wrap(collect, functools.partial(_collect, own))
     for owner, name, signals in (
-        (collectors.PlatformFactCollector, "collect", ("host",)),
-        (collectors.DistributionFactCollector, "collect", ("host", "distribution")),
-        (collectors.LSBFactCollector, "collect", ("distribution",)),
-        (collectors.ChrootFactCollector, "collect", ("machine",)),
-        (collectors.LinuxVirtualCollector, "collect", ("machine",)),
-        (collectors.SystemCapabilitiesFactCollector, "collect", ()),
-        (collectors.SystemdFactCollector, "collect", ("machine",)),
-        (collectors.LinuxNetworkCollector, "collect", ("network", "host")),
         (linux, "get_best_parsable_locale", ()),
         (linux.LinuxHardware, "get_device_facts", ("devices",)),
         (linux.LinuxHardware, "get_lvm_facts", ("devices",)),
@@ -190,6 +184,34 @@ def install() -> None:
     _keep(linux.LinuxHardware, "_find_bind_mounts", own, adjusted=_bind_mounts_of_this_process)
     # It waits a tenth of a second for mounts, also for those that have answered.
     replace(f"{linux.__name__}:time", SimpleNamespace(**{**vars(time), "sleep": _sleep}))
+
+
+_SIGNALS_OF_COLLECTORS: Mapping[str, tuple[str, ...]] = {
+    "PlatformFactCollector": ("host",),
+    "DistributionFactCollector": ("host", "distribution"),
+    "LSBFactCollector": ("distribution",),
+    "ChrootFactCollector": ("machine",),
+    "LinuxVirtualCollector": ("machine",),
+    "SystemCapabilitiesFactCollector": (),
+    "SystemdFactCollector": ("machine",),
+    "LinuxNetworkCollector": ("network", "host"),
+}
+"""Collectors whose facts are cached, and what these depend on."""
+
+
+def _collect(
+    own: tuple[str, ...],
+    original: Callable[..., Any],
+    collector: Any,
+    module: Any = None,
+    collected_facts: Any = None,
+) -> Any:
+    kind = type(collector)
+    signals = _SIGNALS_OF_COLLECTORS.get(kind.__name__)
+    gather = functools.partial(original, collector, module, collected_facts)
+    if signals is None or not kind.__module__.startswith("ansible.module_utils.facts."):
+        return gather()
+    return _cached_or_gathered(json.dumps([kind.__name__]), (*signals, *own), gather)
 
 
 def _sleep(seconds: float) -> None:
@@ -208,24 +230,34 @@ def _keep(
 
     @functools.wraps(original)
     def cached_or_gathered(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Collectors are given the module and facts gathered before; others a device, or nothing
-        # but what gathers.
-        key = json.dumps([f"{owner.__name__}.{name}", *([] if name == "collect" else args)])
-        text = _state.cache.results.get(key)
-        if text is not None and not _state.cache.is_old and _state.unchanged(signals):
-            value = adjusted(_decoded(text))
-            if value is not None:
-                return value
-        if _state.attempt is not None:
-            refuse()
-        before = _warnings()
-        result = original(self, *args, **kwargs)
-        if _state.recorded is not None and _warnings() == before:
-            with contextlib.suppress(TypeError):
-                _state.recorded[key] = _encoded(result)
-        return result
+        # They are given a device, or nothing but what gathers.
+        key = json.dumps([f"{owner.__name__}.{name}", *args])
+        gather = functools.partial(original, self, *args, **kwargs)
+        return _cached_or_gathered(key, signals, gather, adjusted)
 
     replace(_address(owner, name), cached_or_gathered)
+
+
+def _cached_or_gathered(
+    key: str,
+    signals: tuple[str, ...],
+    gather: Callable[[], Any],
+    adjusted: Callable[[Any], Any] = lambda value: value,
+) -> Any:
+    """Return a cached result if its signals are unchanged, else what `gather` returns."""
+    text = _state.cache.results.get(key)
+    if text is not None and not _state.cache.is_old and _state.unchanged(signals):
+        value = adjusted(_decoded(text))
+        if value is not None:
+            return value
+    if _state.attempt is not None:
+        refuse()
+    before = _warnings()
+    result = gather()
+    if _state.recorded is not None and _warnings() == before:
+        with contextlib.suppress(TypeError):
+            _state.recorded[key] = _encoded(result)
+    return result
 
 
 def _address(owner: Any, name: str) -> str:

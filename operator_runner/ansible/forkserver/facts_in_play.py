@@ -25,7 +25,6 @@ from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.forkserver.modules_in_play import with_arguments
 from operator_runner.ansible.forkserver.tasks import may_be_interrupted
 from operator_runner.ansible.patches.replacing import replace, replaced
-from operator_runner.core.ansible_modules import Trait, has_trait
 
 
 def install() -> None:
@@ -36,11 +35,6 @@ def install() -> None:
     silent = SimpleNamespace(stderr=SimpleNamespace(write=_refuse))
     replace(f"{ansible_collector.__name__}:sys", silent)
     _Module.is_installed = True
-
-
-def needs_no_process(action: str) -> bool:
-    """Return whether the action is likely to find all facts in the cache that need a process."""
-    return has_trait(action, Trait.GATHERS_FACTS) and _may_gather()
 
 
 def gather(call: ModuleCall) -> bytes | None:

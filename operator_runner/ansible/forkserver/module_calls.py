@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass
 STATUS = struct.Struct("i")
 _CHUNK_BYTES = 64 * 1024
 _KILLED = 128 + signal.SIGKILL
-SOON, SHARED_SOON = b"soon", b"shared soon"
 MODULE = b"module"
 """A module with a process of its own. For a shared process, its key is sent instead."""
 ENDING, READY = b"ending", b"ready"
@@ -46,14 +45,6 @@ class ModuleCall:
     environment: dict[str, str]
     cwd: str
     umask: int
-
-
-def announce_module(requests: socket.socket, *, shared: bool = False) -> None:
-    """Request a process that is ready when the current task reaches its module.
-
-    With `shared`, the process of an earlier module suffices.
-    """
-    requests.send(SHARED_SOON if shared else SOON)
 
 
 def call_module(

@@ -19,8 +19,6 @@ from operator_runner.ansible.forkserver.module_calls import (
     MESSAGE_BYTES,
     MODULE,
     READY,
-    SHARED_SOON,
-    SOON,
     STATUS,
 )
 
@@ -28,14 +26,12 @@ from operator_runner.ansible.forkserver.module_calls import (
 class ModuleForks:
     """The supervisor's side: run the requested modules in forks, and report how they ended.
 
-    One process waits for a module that has been announced, with the start of a program behind it.
-    Another one may wait for the next module that can share it.
+    One process may wait for the next module that can share it.
     """
 
     def __init__(self) -> None:
         """Open the socket; `requests` is the end for the play."""
         self._socket, self.requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._spare: _Waiting | None = None
         self._running: dict[int, tuple[int, int]] = {}  # pidfd -> pid, descriptor for its status
         self._shared: _Shared | None = None
 
@@ -57,23 +53,15 @@ class ModuleForks:
 
     def close(self) -> None:
         """Release the processes that wait for a module: none will come."""
-        spare, self._spare = self._spare, None
         shared, self._shared = self._shared, None
         if shared is not None:
             # One that still runs a module ends after it.
             shared.process.orders.close()
-        if spare is not None:
-            spare.orders.close()
-            os.waitpid(spare.pid, 0)
         if shared is not None and shared.is_free:
             os.waitpid(shared.process.pid, 0)
 
     def _take(self) -> None:
         message, rights, _, _ = self._socket.recvmsg(MESSAGE_BYTES, socket.CMSG_SPACE(4 * 4))
-        needed = message == SOON or (message == SHARED_SOON and self._shared is None)
-        if needed and self._spare is None:
-            with contextlib.suppress(OSError):  # a fork that is needed reports it
-                self._spare = _fork()
         if not rights:
             return
         given = array.array("i", rights[0][2])
@@ -90,7 +78,7 @@ class ModuleForks:
             if shared.process.run(message, given):
                 return shared.process.pid
             self._shared = None
-        process, self._spare = self._spare or _fork(), None
+        process = _fork()
         while not process.run(message, given):
             process = _fork()
         if message == MODULE or self._shared is not None:

@@ -59,11 +59,6 @@ def install() -> None:
     _enabled = True
 
 
-def is_shareable_action(action: str) -> bool:
-    """Return whether the module of an action may share a process, as far as its name shows it."""
-    return _enabled and action in _ACTIONS
-
-
 def is_shareable(call: ModuleCall) -> bool:
     """Return whether a process may run further modules after this one."""
     loaded = sys.modules.get(call.name)

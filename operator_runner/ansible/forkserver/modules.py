@@ -28,15 +28,10 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from operator_runner.ansible.data_maps import module_arguments
 from operator_runner.ansible.forkserver import facts_in_play, modules_in_play
-from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
+from operator_runner.ansible.forkserver.module_calls import ModuleCall, call_module
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
-from operator_runner.ansible.forkserver.module_process_reuse import (
-    current_umask,
-    is_shareable_action,
-    share_key,
-)
+from operator_runner.ansible.forkserver.module_process_reuse import current_umask, share_key
 from operator_runner.ansible.patches.replacing import wrap
-from operator_runner.core.ansible_modules import Trait, has_trait
 
 _ACTION = "ansible.plugins.action:ActionBase"
 _READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
@@ -58,30 +53,10 @@ def install(requests: socket.socket) -> None:
     wrap(exec_command, functools.partial(_exec_command, requests))
 
 
-def install_announcement(requests: socket.socket) -> None:
-    """Fork the process of a module while the arguments of its task are templated."""
-    post_validate = "ansible.playbook.task:Task.post_validate"
-    wrap(post_validate, functools.partial(_post_validate, requests))
-
-
 def install_temporary_directories() -> None:
     """Create and remove directories for modules of this host in this process, without shells."""
     wrap(f"{_ACTION}._make_tmp_path", _make_tmp_path)
     wrap(f"{_ACTION}._remove_tmp_path", _remove_tmp_path)
-
-
-def _post_validate(
-    requests: socket.socket, original: Callable[..., Any], task: Any, templar: Any
-) -> Any:
-    # Its condition holds by now; to template its arguments takes about as long as a fork.
-    action = task.action
-    if not (has_trait(action, Trait.PLAY) or _needs_no_process(action)):
-        announce_module(requests, shared=is_shareable_action(action))
-    return original(task, templar=templar)
-
-
-def _needs_no_process(action: str) -> bool:
-    return facts_in_play.needs_no_process(action) or modules_in_play.needs_no_process(action)
 
 
 def _execute_module(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:

@@ -28,7 +28,6 @@ from operator_runner.ansible.forkserver.module_process_reuse import (
     forget_clients,
     forget_other_clients,
     is_shareable,
-    is_shareable_action,
     put_back_globals,
 )
 from operator_runner.ansible.forkserver.tasks import is_in_play, process_as_it_was
@@ -43,11 +42,6 @@ def install() -> None:
     global _enabled  # noqa: PLW0603 (a switch of this process, as all patches)
     _enabled = True
     os.register_at_fork(after_in_child=forget_clients)
-
-
-def needs_no_process(action: str) -> bool:
-    """Return whether the module of the current task is likely to run in this process."""
-    return _enabled and is_shareable_action(action) and is_in_play()
 
 
 def run_module(call: ModuleCall) -> tuple[int, bytes, bytes] | None:

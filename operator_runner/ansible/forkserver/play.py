@@ -106,9 +106,11 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     patches.install("loaded-plugins")
     patches.install("events-in-output")
     patches.install("module-forks", requests)
-    patches.install("module-announcement", requests)
     patches.install("shared-module-process")
-    patches.install("facts-in-play")
+    if "cached-facts" in patches:
+        from operator_runner.ansible.forkserver import facts_in_play
+
+        facts_in_play.install()
     patches.install("temporary-directories")
     patches.install("tasks-in-play")
     patches.install("modules-in-play")

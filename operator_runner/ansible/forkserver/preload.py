@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import importlib
 import os
 import pty
@@ -14,13 +13,10 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 from operator_runner.ansible.forkserver.core_api import import_core_api_lazily, load_core_api_for
 from operator_runner.ansible.forkserver.forks import redirected
 from operator_runner.ansible.forkserver.plugins import load_plugins
-from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
 from operator_runner.core.ansible_modules import Trait, modules_with
 from operator_runner.core.imports import without_garbage_collection
@@ -69,10 +65,8 @@ _LATE = (
 )
 """Imports of these modules while they work; tests/contract/ansible/test_preloaded.py looks."""
 _PATCHES = (
-    *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
-    *("compiled-templates", "compiled-expressions", "deep-copies"),
-    *("plugin-lookups", "play-attributes", "cached-facts", "caller-frames"),
-    *("data-maps", "command-line"),
+    *("compiled-templates", "deep-copies", "plugin-lookups", "cached-facts", "caller-frames"),
+    "data-maps",
 )
 """Patches that hold in the fork server, and so in all its forks."""
 
@@ -177,44 +171,10 @@ def _is_guarded(module: Path) -> bool:
     return _GUARD.search(module.read_bytes()) is not None
 
 
-def install_kubernetes_apis() -> None:
-    """Make `kubernetes.client.apis` import only the requested API instead of all 67.
-
-    k8s_exec imports one of them; the others take 5 s and 50 MiB without bytecode. The module is a
-    deprecated name of `kubernetes.client.api`, which loads lazily, and issues a warning.
-    """
-    from kubernetes.client import api
-
-    def attribute(name: str) -> Any:
-        with contextlib.suppress(AttributeError):
-            return getattr(api, name)
-        try:
-            return importlib.import_module(f"{api.__name__}.{name}")
-        except ModuleNotFoundError:
-            raise AttributeError(f"module {apis.__name__!r} has no attribute {name!r}") from None
-
-    apis = ModuleType("kubernetes.client.apis", api.__doc__)
-    vars(apis).update(__getattr__=attribute, __all__=list(api.__all__), __path__=[])
-    sys.modules[apis.__name__] = apis
-
-
 def _learn_interpreters() -> None:
     from operator_runner.ansible.forkserver import module_files
 
     module_files.learn_interpreters()
-
-
-def install_kubeconfig_parser() -> None:
-    """Make the Kubernetes client read kubeconfigs with libyaml, in a tenth of the time.
-
-    Only there: a kubeconfig is plain data, with the same result in both parsers.
-    """
-    import yaml
-
-    if yaml.__with_libyaml__:
-        load = functools.partial(yaml.load, Loader=yaml.CSafeLoader)
-        parser = SimpleNamespace(**{**vars(yaml), "safe_load": load})
-        replace("kubernetes.config.kube_config:yaml", parser)
 
 
 def _start_openssl(scratch: Path) -> None:
@@ -236,19 +196,6 @@ def _start_openssl(scratch: Path) -> None:
             with contextlib.suppress(ssl.SSLWantReadError):
                 shake_hands()
                 waiting.remove(shake_hands)
-
-
-def install_tls_context() -> None:
-    """Create the context of urllib3's first connection, before anything is set in it: 2 ms."""
-    made = [ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
-
-    def context(*protocol: int) -> ssl.SSLContext:
-        if protocol == (ssl.PROTOCOL_TLS_CLIENT,):
-            with contextlib.suppress(IndexError):
-                return made.pop()
-        return ssl.SSLContext(*protocol)
-
-    replace("urllib3.util.ssl_:SSLContext", context)
 
 
 def _trim_heap() -> None:

@@ -8,14 +8,11 @@ role. Data of other types is passed to ansible-core's functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, MutableMapping, MutableSequence
+from collections.abc import Callable
 from typing import Any
 
 from ansible._internal._templating._datatag import _JinjaConstTemplate
-from ansible.executor import task_result
 from ansible.module_utils._internal import _datatag
-from ansible.plugins import callback, strategy
-from ansible.vars import clean
 
 from operator_runner.ansible.patches.replacing import wrap
 
@@ -23,16 +20,12 @@ _SCALARS = {str, int, float, bool, type(None)}
 _DICTS = {dict, _datatag._AnsibleTaggedDict}
 _LISTS = {list, _datatag._AnsibleTaggedList}
 _TEXT = _datatag._AnsibleTaggedStr
-_INTERNAL = "_ansible_"
 
 
 def install() -> None:
     """Replace the functions in this process and its forks."""
     wrap("ansible._internal._templating._engine:TemplateEngine.transform", transform)
     wrap("ansible.utils.vars:transform_to_native_types", to_native_types)
-    for module in (callback, clean, strategy, task_result):
-        if hasattr(module, "strip_internal_keys"):
-            wrap(f"{module.__name__}:strip_internal_keys", strip_internal_keys)
 
 
 def transform(original: Callable[..., Any], engine: Any, variable: Any) -> Any:
@@ -80,25 +73,3 @@ def _native(value: Any) -> Any:
     if kind in _LISTS:
         return [_native(each) for each in value]
     raise _NotPlainError
-
-
-def strip_internal_keys(
-    original: Callable[..., Any], dirty: Any, exceptions: Collection[str] | None = None
-) -> Any:
-    """Remove `_ansible_*` from the maps in a value at all depths, but for `exceptions`."""
-    kept = exceptions or ()
-    rest = [dirty]
-    while rest:
-        each = rest.pop()
-        kind = type(each)
-        if kind in _DICTS:
-            names = [name for name in each if isinstance(name, str) and name.startswith(_INTERNAL)]
-            for name in names:
-                if name not in kept:
-                    del each[name]
-            rest.extend(one for one in each.values() if type(one) not in _SCALARS)
-        elif kind in _LISTS:
-            rest.extend(one for one in each if type(one) not in _SCALARS)
-        elif each is dirty or isinstance(each, MutableMapping | MutableSequence):
-            original(each, exceptions=kept)
-    return dirty

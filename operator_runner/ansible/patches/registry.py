@@ -21,8 +21,6 @@ _MODULE = (
     "supports_check_mode=False, required_if=None, required_by=None)"
 )
 _COLLECT = "(self, module=None, collected_facts=None)"
-_STRIP = ("(dirty, exceptions=None)", "(dirty, exceptions=Ellipsis)")
-"""The second one is that of ansible-core 2.21, as in all pairs below."""
 _FORKSERVER = "operator_runner.ansible.forkserver"
 _ENGINE = "ansible._internal._templating._engine:TemplateEngine"
 _DATATAG = "ansible.module_utils._internal._datatag"
@@ -97,31 +95,12 @@ PATCHES: tuple[Patch, ...] = (
         is_essential=True,
     ),
     Patch(
-        name="plugin-source",
-        install=f"{_FORKSERVER}.plugins:install_plugin_source",
-        replaces=_symbols("importlib.machinery:SourceFileLoader", get_code="(self, fullname)"),
-        reason="ansible-runner's callback plugin is compiled once; each play executes the code.",
-        gain="3 % of the CPU time of a run (ADR 28)",
-    ),
-    Patch(
-        name="jinja-names",
-        install=f"{_FORKSERVER}.plugins:install_jinja_names",
-        replaces=_symbols(
-            "ansible.plugins.loader:Jinja2Loader",
-            get_with_context="(self, name, *args, **kwargs)",
-        ),
-        uses=_symbols(
-            "ansible.plugins.loader:Jinja2Loader",
-            _ensure_non_collection_wrappers="(self, *args, **kwargs)",
-        ),
-        reason="ansible-core searches all its plugins for each of Jinja's own filters and tests.",
-        gain="5 % of the CPU time of a run of the nginx role (ADR 28)",
-    ),
-    Patch(
         name="compiled-templates",
         install=f"{_FORKSERVER}.compiled_templates:install",
         replaces=_symbols(
-            _BITS, compile="(self, source, name=None, filename=None, raw=False, defer_init=False)"
+            _BITS,
+            compile="(self, source, name=None, filename=None, raw=False, defer_init=False)",
+            compile_expression="(self, source, *args, **kwargs)",
         ),
         uses=(
             *_symbols(
@@ -132,33 +111,23 @@ PATCHES: tuple[Patch, ...] = (
                 "ansible._internal._templating._jinja_bits", _TEMPLATE_OVERRIDE_FIELD_NAMES="tuple"
             ),
         ),
-        reason="The same template is compiled once, not each time that a task meets it.",
+        reason="The same template or condition is compiled once, not each time that a task meets"
+        " it.",
         gain="a sixth of a run of the nginx role (ADR 8)",
-    ),
-    Patch(
-        name="compiled-expressions",
-        install=f"{_FORKSERVER}.compiled_templates:install_expressions",
-        replaces=_symbols(_BITS, compile_expression="(self, source, *args, **kwargs)"),
-        reason="The same condition is compiled once, as templates are.",
-        gain="3 % of the CPU time of a run of 190 tasks (ADR 28)",
-        requires=("compiled-templates",),
     ),
     Patch(
         name="deep-copies",
         install=f"{_FORKSERVER}.deep_copies:install",
-        replaces=tuple(
-            Symbol(f"{_DATATAG}:_AnsibleTagged{name}.__deepcopy__", ABSENT)
-            for name in ("Str", "Int", "Float", "Dict", "List")
-        ),
+        replaces=(Symbol(f"{_DATATAG}:AnsibleTaggedObject.__deepcopy__", ABSENT),),
         reason="Each include of a role and each `template` copies tagged values, tag by tag.",
         gain="9 % of the CPU time of a run of 190 tasks (ADR 28)",
     ),
     Patch(
-        name="command-line",
-        install=f"{_FORKSERVER}.command_line:install",
-        replaces=_symbols("ansible.cli.playbook:PlaybookCLI", init_parser="(self)"),
-        reason="The options of ansible-playbook are defined once, not in each play.",
-        gain="2 of 66 ms of an edit of a role of three tasks (ADR 28)",
+        name="immortal-objects",
+        install=f"{_FORKSERVER}.immortal:install",
+        replaces=(),
+        reason="A fork does not copy the pages of loaded objects that it only reads (ADR 45).",
+        gain="a third of the page faults and 40 % of the memory of a run (ADR 45)",
     ),
     Patch(
         name="plugin-lookups",
@@ -178,43 +147,12 @@ PATCHES: tuple[Patch, ...] = (
         gain="4 % of the CPU time of a run of 190 tasks (ADR 28)",
     ),
     Patch(
-        name="play-attributes",
-        install=f"{_FORKSERVER}.attributes:install",
-        replaces=(
-            *_symbols(
-                "ansible.playbook.attribute:Attribute",
-                __get__="(self, obj, obj_type=None)",
-                __set__="(self, obj, value)",
-            ),
-            *_symbols(
-                "ansible.playbook.attribute:FieldAttribute", __get__="(self, obj, obj_type=None)"
-            ),
-            *_symbols("ansible.playbook.base:_ClassProperty", __get__="(self, obj, objtype=None)"),
-            *_symbols(
-                "ansible.playbook.base:FieldAttributeBase",
-                copy="(self)",
-                post_validate_attribute="(self, name, *, templar)",
-            ),
-        ),
-        reason="A task has 40 keywords; each is read ten times, by names that are built each time.",
-        gain="5 % of the CPU time of a run of 190 tasks (ADR 28)",
-    ),
-    Patch(
         name="cached-facts",
         install=f"{_FORKSERVER}.facts:install",
         replaces=(
-            *(
-                Symbol(f"{_FACTS}.{name}.collect", _COLLECT)
-                for name in (
-                    *("system.platform:PlatformFactCollector", "system.lsb:LSBFactCollector"),
-                    *(
-                        "system.distribution:DistributionFactCollector",
-                        "system.systemd:SystemdFactCollector",
-                    ),
-                    *("system.chroot:ChrootFactCollector", "virtual.linux:LinuxVirtualCollector"),
-                    *("system.caps:SystemCapabilitiesFactCollector",),
-                    *("network.linux:LinuxNetworkCollector",),
-                )
+            *_symbols(
+                f"{_FACTS}.collector:BaseFactCollector",
+                collect_with_namespace=_COLLECT,
             ),
             *_symbols(
                 _LINUX,
@@ -229,27 +167,23 @@ PATCHES: tuple[Patch, ...] = (
                 _udevadm_uuid="(self, device)",
                 _find_bind_mounts="(self)",
             ),
+            # While `setup` runs in the play:
+            *_symbols(f"{_FACTS}.ansible_collector", sys="module"),
+            *_symbols("ansible.modules.setup", AnsibleModule=_MODULE),
         ),
-        reason="Facts that do not change in the life of the fork server are gathered once.",
-        gain="0.41 of 0.54 s of CPU time of an empty role (ADR 19)",
-        requires=("module-process",),
-    ),
-    Patch(
-        name="immortal-objects",
-        install=f"{_FORKSERVER}.immortal:install",
-        replaces=(),
         uses=_symbols(
-            "gc",
-            freeze="builtin_function_or_method",
-            unfreeze="builtin_function_or_method",
+            "ansible.module_utils.basic:AnsibleModule", _record_module_result="(self, o)"
         ),
-        reason="A fork does not copy the pages of loaded objects that it only reads (ADR 45).",
-        gain="a third of the page faults and 40 % of the memory of a run (ADR 45)",
+        reason="Facts that do not change in the life of the fork server are gathered once, and the"
+        " module `setup` runs in the play's process with them.",
+        gain="0.47 of 0.54 s of CPU time of an empty role (ADR 19)",
+        requires=("module-forks",),
     ),
     Patch(
-        name="module-process",
-        install=f"{_FORKSERVER}.module_process:install",
+        name="module-forks",
+        install=f"{_FORKSERVER}.modules:install",
         replaces=(
+            # In the process of a module, and in that of the play while it runs a module:
             *_symbols("ansible.module_utils", __path__="list"),
             *_symbols(
                 "ansible.module_utils._internal",
@@ -258,25 +192,14 @@ PATCHES: tuple[Patch, ...] = (
                 get_controller_serialize_map="()",
             ),
             *_symbols("ansible.module_utils._internal._traceback", _is_traceback_enabled="(event)"),
-        ),
-        uses=(
             *_symbols(
-                "ansible.module_utils._internal._traceback", _is_module_traceback_enabled="(event)"
+                "ansible.module_utils.basic",
+                _ANSIBLE_ARGS="NoneType",
+                _ANSIBLE_PROFILE="NoneType",
+                _PARSED_MODULE_ARGS="NoneType",
             ),
-            *_symbols(
-                "ansible.module_utils._internal._ansiballz._loader",
-                run_module="(*, json_params, profile, module_fqn, modlib_path, extensions, "
-                "init_globals=None)",
-            ),
-        ),
-        reason="A fork of the controller behaves as the process of a module.",
-        gain="structural: module-forks and cached-facts",
-        gives_speed=True,
-    ),
-    Patch(
-        name="module-forks",
-        install=f"{_FORKSERVER}.modules:install",
-        replaces=(
+            *_symbols("kubernetes.client.configuration:Configuration", _default="NoneType"),
+            # In the processes of the play:
             *_symbols(
                 _ACTION,
                 _execute_module="(self, module_name=None, module_args=None, tmp=None, "
@@ -291,6 +214,14 @@ PATCHES: tuple[Patch, ...] = (
             ),
         ),
         uses=(
+            *_symbols(
+                "ansible.module_utils._internal._traceback", _is_module_traceback_enabled="(event)"
+            ),
+            *_symbols(
+                "ansible.module_utils._internal._ansiballz._loader",
+                run_module="(*, json_params, profile, module_fqn, modlib_path, extensions, "
+                "init_globals=None)",
+            ),
             *_symbols(_ACTION, _compute_environment_string="(self, raw_environment_out=None)"),
             *_symbols(
                 "ansible.executor.module_common",
@@ -303,37 +234,7 @@ PATCHES: tuple[Patch, ...] = (
         ),
         reason="A module is a fork: no interpreter to start, no imports, no zip file to unpack.",
         gain="about 1 s of CPU time for each module",
-        requires=("module-process",),
         gives_speed=True,
-    ),
-    Patch(
-        name="facts-in-play",
-        install=f"{_FORKSERVER}.facts_in_play:install",
-        replaces=(
-            *_symbols(f"{_FACTS}.ansible_collector", sys="module"),
-            # While the module runs:
-            *_symbols("ansible.modules.setup", AnsibleModule=_MODULE),
-            *_symbols(
-                "ansible.module_utils.basic",
-                _ANSIBLE_ARGS="NoneType",
-                _ANSIBLE_PROFILE="NoneType",
-                _PARSED_MODULE_ARGS="NoneType",
-            ),
-        ),
-        uses=_symbols(
-            "ansible.module_utils.basic:AnsibleModule", _record_module_result="(self, o)"
-        ),
-        reason="With cached facts the module `setup` can run in the play's process.",
-        gain="59 of 78 ms of CPU time for facts (ADR 19)",
-        requires=("cached-facts", "module-forks"),
-    ),
-    Patch(
-        name="module-announcement",
-        install=f"{_FORKSERVER}.modules:install_announcement",
-        replaces=_symbols("ansible.playbook.task:Task", post_validate="(self, templar)"),
-        reason="The process of a module is forked while the arguments of its task are templated.",
-        gain="6 % of the time of a run of three tasks (ADR 28)",
-        requires=("module-forks",),
     ),
     Patch(
         name="shared-module-process",
@@ -341,16 +242,9 @@ PATCHES: tuple[Patch, ...] = (
         replaces=(
             # After each module:
             *_symbols(
-                "ansible.module_utils.basic",
-                _ANSIBLE_ARGS="NoneType",
-                _ANSIBLE_PROFILE="NoneType",
-                _PARSED_MODULE_ARGS="NoneType",
-            ),
-            *_symbols(
                 "ansible.module_utils._internal._traceback",
                 _module_tracebacks_enabled_events="NoneType",
             ),
-            *_symbols("kubernetes.client.configuration:Configuration", _default="NoneType"),
         ),
         uses=(
             *_symbols(
@@ -387,8 +281,6 @@ PATCHES: tuple[Patch, ...] = (
             ),
             *_symbols("ansible.utils.display:Display", _final_q=ABSENT),
             *_symbols("ansible.utils.multiprocessing:context", parent_process="()"),
-            # For each task:
-            *_symbols("kubernetes.client.configuration:Configuration", _default="NoneType"),
             *_symbols("ansible.plugins.strategy:StrategyBase", __init__="(self, tqm)"),
         ),
         uses=(
@@ -413,6 +305,7 @@ PATCHES: tuple[Patch, ...] = (
         reason="With one host a worker only waits for the module; the play waits itself, without"
         " queues.",
         gain="two thirds of the CPU time of a run of 190 tasks (ADR 28)",
+        requires=("module-forks",),
         gives_speed=True,
     ),
     Patch(
@@ -430,13 +323,6 @@ PATCHES: tuple[Patch, ...] = (
         replaces=(
             *_symbols(_ENGINE, transform="(self, variable)"),
             *_symbols("ansible.utils.vars", transform_to_native_types="(value, redact=True)"),
-            *(
-                Symbol(f"{module}:strip_internal_keys", (*_STRIP, ABSENT))
-                for module in (
-                    *("ansible.plugins.callback", "ansible.plugins.strategy"),
-                    *("ansible.vars.clean", "ansible.executor.task_result"),
-                )
-            ),
         ),
         reason="Results of plain data need no copies for errors and encrypted texts.",
         gain="a fifth of the play's CPU time in a run of the nginx role (ADR 8)",
@@ -461,28 +347,6 @@ PATCHES: tuple[Patch, ...] = (
         ),
         reason="An event reaches ansible-runner in the play's output, not by a file of its own.",
         gain="5 % of the CPU time of a run of 190 tasks (ADR 28)",
-    ),
-    Patch(
-        name="kubernetes-apis",
-        install=f"{_FORKSERVER}.preload:install_kubernetes_apis",
-        replaces=_symbols("kubernetes.client", apis=ABSENT),
-        uses=_symbols("kubernetes.client.api", __getattr__="(name)"),
-        reason="k8s_exec imports `kubernetes.client.apis`, which imports all 67 APIs.",
-        gain="5 s and 50 MiB without bytecode",
-    ),
-    Patch(
-        name="kubeconfig-parser",
-        install=f"{_FORKSERVER}.preload:install_kubeconfig_parser",
-        replaces=_symbols("kubernetes.config.kube_config", yaml="module"),
-        reason="libyaml reads a kubeconfig in a tenth of the time.",
-        gain="nine tenths of the parsing, in each module that connects",
-    ),
-    Patch(
-        name="tls-context",
-        install=f"{_FORKSERVER}.preload:install_tls_context",
-        replaces=_symbols("urllib3.util.ssl_", SSLContext="(protocol=None, *args, **kwargs)"),
-        reason="The TLS context of a module's first connection is made before the fork.",
-        gain="2 ms for each module that connects",
     ),
     Patch(
         name="caller-frames",

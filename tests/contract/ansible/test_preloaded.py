@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ _POD = {
 _NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}}
 
 
+_FIRST_WITH_KUBECONFIG = 14
+"""The version of the distribution `ansible` whose kubernetes.core has the module `kubeconfig`."""
 _REVISION = "deployment.kubernetes.io/revision"
 """An annotation that a controller writes, without which `k8s_rollback` crashes."""
 
@@ -124,6 +127,8 @@ def _cases(namespace: str, folder: Path) -> dict[str, list[tuple[str, dict[str, 
         ("helm_repository", {**helm, "name": "x", "repo_url": "http://127.0.0.1:9"}),
         ("helm_template", {**helm, "chart_ref": str(folder)}),
     ]
+    if int(version("ansible").split(".")[0]) >= _FIRST_WITH_KUBECONFIG:
+        core.append(("kubeconfig", {"path": str(folder / "config"), "current_context": "a"}))
     status = {"api_version": "v1", "kind": "Pod", "name": "web", **here, "status": {"message": "x"}}
     rest = [(name, dict[str, object]()) for name in ("k8s_event", "osdk_metric", "requeue_after")]
     return {COLLECTION: core, UTIL: [("k8s_status", status), *rest]}

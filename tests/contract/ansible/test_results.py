@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from ansible._internal._datatag._tags import Origin
 from ansible._internal._templating._engine import TemplateEngine
 from ansible.errors import AnsibleError
 from ansible.module_utils._internal._messages import Event, WarningSummary
 from ansible.parsing.vault import EncryptedString
 from ansible.utils.vars import transform_to_native_types
-from ansible.vars.clean import strip_internal_keys
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,19 +77,3 @@ def test_results_are_converted_as_ansible_core_does(result: dict[str, Any]) -> N
     """Errors and warnings show as they do in a playbook, plain data as it is."""
     ours = outcome(results.transform, TemplateEngine.transform, TemplateEngine(), result)
     assert ours == outcome(TemplateEngine().transform, result)
-
-
-@given(RESULTS, st.none() | st.just(("_ansible_no_log",)))
-def test_internal_keys_are_removed_at_every_depth(
-    result: dict[str, Any], kept: tuple[str, ...] | None
-) -> None:
-    """They go at all depths, except for those that are kept."""
-    ours, theirs = copy.deepcopy(result), copy.deepcopy(result)
-    assert results.strip_internal_keys(strip_internal_keys, ours, exceptions=kept) is ours
-    assert shape(ours) == shape(strip_internal_keys(theirs, exceptions=kept))
-
-
-def test_invalid_results_are_rejected() -> None:
-    """The error is that of ansible-core."""
-    with pytest.raises(AnsibleError, match="Cannot strip invalid keys"):
-        results.strip_internal_keys(strip_internal_keys, "text")

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 from ansible._internal._datatag._tags import Origin, TrustedAsTemplate
+from ansible.module_utils._internal._datatag import AnsibleTaggedObject
 from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_runner.ansible.forkserver import deep_copies
-
-_PLAIN: tuple[Any, ...] = ("", 1, 1.0, {}, [])
-_CLASSES = [type(TrustedAsTemplate().tag(value)) for value in _PLAIN]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -22,8 +20,7 @@ def _installed() -> Iterator[None]:
     """Install the functions for the tests of this module."""
     deep_copies.install()
     yield
-    for each in _CLASSES:
-        del each.__deepcopy__
+    del AnsibleTaggedObject.__deepcopy__
 
 
 def _tagged(value: Any) -> Any:
@@ -38,6 +35,8 @@ _values = st.recursive(
     lambda each: st.one_of(
         st.lists(each, max_size=3),
         st.lists(each, max_size=3).map(_tagged),
+        st.tuples(each, each).map(_tagged),
+        st.sets(_scalars, max_size=3).map(_tagged),
         st.dictionaries(st.text() | st.text().map(_tagged), each, max_size=3),
         st.dictionaries(st.text(), each, max_size=3).map(_tagged),
     ),
@@ -50,7 +49,7 @@ def _shape(value: Any) -> Any:
     tags = dict(getattr(value, "_ansible_tags_mapping", {}))
     if isinstance(value, dict):
         return type(value), tags, [(_shape(key), _shape(each)) for key, each in value.items()]
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return type(value), tags, [_shape(each) for each in value]
     return type(value), tags, value
 
