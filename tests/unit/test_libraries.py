@@ -16,7 +16,7 @@ OWNERS = {
     "jmespath": {"config/watches/expressions.py"},
     "jsonpatch": {"proxy/dry_run/patches.py"},
     "kopf": {"controller/sources/primary.py"},
-    "kubernetes": {"ansible/forkserver/preload.py", "kube/client_config.py"},
+    "kubernetes": {"kube/client_config.py"},
     "opentelemetry": {"telemetry/tracing/provider.py"},
 }
 _IMPORT = re.compile(r"^\s*(?:from|import) ([\w.]+)", re.MULTILINE)
