@@ -383,3 +383,23 @@ async def test_a_module_that_fails_ends_its_process(kubeconfig: str, tmp_path: P
     before, after = (set(record.result(name)["msg"]) for name in ("Look before", "Look after"))
     # The process that failed may still be listed until the supervisor has waited for it.
     assert after - before, (before, after)
+
+
+async def test_a_waiting_process_may_be_killed(kubeconfig: str, tmp_path: Path) -> None:
+    """Another one takes its place for the next module."""
+    kill = (
+        f"for each in $({_CHILDREN}); do if [ $each != $PPID ]; then kill -KILL $each;"
+        " while kill -0 $each 2> /dev/null; do sleep 0.05; done; echo $each; fi; done"
+    )
+    tasks = (
+        _READ.format(name="Before", namespace="default")
+        + "- name: Kill\n  debug: {msg: '{{ lookup(\"pipe\", kill).split() }}'}\n"
+        + _READ.format(name="After", namespace="default")
+        + _look("Look")
+    )
+    project = Project(tasks, _FILES, variables={**_COMMANDS, "kill": kill}, kubeconfig=kubeconfig)
+    record = await _launch(project, tmp_path, _IN_PLAY)
+    assert record.outcome.successful, record.outcome.failures
+    killed, waiting = (set(record.result(name)["msg"]) for name in ("Kill", "Look"))
+    assert len(killed) == 1
+    assert len(waiting - killed) == 2, waiting  # the play, and the new process

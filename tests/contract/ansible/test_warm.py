@@ -517,27 +517,6 @@ async def test_servers_that_exit_at_once_are_not_retried_endlessly(
     assert "fork servers in a row exited" in outcome.failures[0].message
 
 
-async def test_the_process_of_the_next_module_may_be_killed(runs: Runs) -> None:
-    """It waits until the task has come as far as its module; another one takes its place."""
-    nap, until = new_nap(), "until test -e goes-on; do sleep 0.05; done"
-    wait = f"cd {runs.scratch}; sleep {nap} & {until}; kill $!"
-    tasks = f"""
-- command: echo {{{{ lookup('pipe', '{wait}') }}}}
-- stat: {{path: /}}
-"""
-    running = asyncio.create_task(runs(tasks))
-    await asyncio.to_thread(eventually, lambda: sleepers(nap))
-    supervisor = _supervisor(runs.servers()[0])
-    await asyncio.to_thread(eventually, lambda: len(supervisor.children()) == 2)
-    _play, module = _by_age(supervisor.children())
-    module.kill()
-    # Until it has exited its socket takes a module.
-    await asyncio.to_thread(eventually, lambda: not is_running(module))
-    (runs.scratch / "goes-on").touch()
-    outcome = await running
-    assert outcome.successful, outcome.failures
-
-
 async def test_without_a_server_plays_run_cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """If Ansible cannot be loaded, one warning has the reason, and runs are cold."""
     monkeypatch.setenv("ANSIBLE_FORKS", "not a number")
