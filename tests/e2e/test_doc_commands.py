@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.doc_commands import steps
 from tests.support.operator import REPOSITORY
-from tests.support.session import Session
+from tests.support.session import USE_VENV, Session
 
 PAGE = REPOSITORY / "docs" / "nginx-operator.md"
 # The default ports may be in use by another operator on this machine.
@@ -33,8 +34,7 @@ def shell(tmp_path: Path) -> Iterator[Session]:
             for command in ("up", "env", "load", "down")
         },
         "build": str(tmp_path / "build"),
-        # The virtual environment exists, of any age.
-        "make bundle ": "make --old-file=.venv/.installed bundle ",
+        "make bundle ": f"make {shlex.join(USE_VENV)} bundle ",
     }
     environment = {"ANSIBLE_GATHERING": "explicit", "KUBECACHEDIR": str(tmp_path / "kubectl")}
     # The page makes a bundle with another image, and the checkout is to stay as it is.

@@ -17,7 +17,7 @@ from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
-from tests.support.session import Session
+from tests.support.session import USE_VENV, Session
 
 PAGE = REPOSITORY / "docs" / "commands.md"
 PROJECT = (
@@ -129,9 +129,9 @@ def shell(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_bytes(control_plane.read_bytes())
     environment = {"KUBECONFIG": str(kubeconfig), "KUBE_EDITOR": "true"}
-    # The virtual environment exists, of any age; placeholders of the page are replaced.
+    # Placeholders of the page are replaced.
     prepared = {
-        "make ": "make --old-file=.venv/.installed ",
+        "make ": f"make {shlex.join(USE_VENV)} ",
         "IMG=...": "IMG=registry.example.com/nginx-operator:v0.1",
         "operator-runner init": "mkdir -p ../new && cd ../new && operator-runner init",
         "operator-runner create": "cd ../new && operator-runner create",

@@ -18,6 +18,8 @@ from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
+from tests.support.session import USE_VENV
+
 
 RUNNER = Path(sys.executable).parent / "operator-runner"
 
@@ -269,8 +271,7 @@ def test_make_deploys_and_undeploys_the_nginx_operator(control_plane_cluster: Cl
 
     def make(*arguments: str) -> str:
         done = subprocess.run(
-            # Without bringing .venv up to date: the tests run in it.
-            ["make", "--assume-old=.venv/.installed", f"KUBECTL={system.program}", *arguments],
+            ["make", *USE_VENV, f"KUBECTL={system.program}", *arguments],
             cwd=REPOSITORY,
             env=os.environ | {"KUBECONFIG": str(control_plane_cluster.kubeconfig)},
             capture_output=True,

@@ -7,6 +7,7 @@ import selectors
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,11 @@ from typing import Self
 from tests.support.doc_commands import Mode, Step
 from tests.support.waiting import eventually
 
+USE_VENV = (
+    f"--old-file=.venv/.installed-{sys.version_info[0]}.{sys.version_info[1]}",
+    f"PYTHON={sys.executable}",
+)
+"""Arguments of make: the virtual environment is the one of the tests, of any age."""
 _END = "\x1e"
 _CURL_HOME = Path(__file__).parent / "curl"
 """Directory of curl's settings: it fails early, and the test retries."""
