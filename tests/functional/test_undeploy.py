@@ -20,7 +20,6 @@ from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
 from tests.support.session import USE_VENV
 
-
 RUNNER = Path(sys.executable).parent / "operator-runner"
 
 
