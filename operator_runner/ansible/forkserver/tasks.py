@@ -278,14 +278,7 @@ def _execute(worker: Any, task: Any, queue: _Queue) -> None:
     host, variables = worker._host, dict(worker._task_vars)
     with _task.TaskContext.create(task=task, task_vars=variables, host_name=host.name):
         task.squash()
-        result = TaskExecutor(
-            host,
-            worker._play_context,
-            worker._loader,
-            worker._shared_loader_obj,
-            queue,
-            worker._variable_manager,
-        ).run()
+        result = _executed(worker, queue)
         result.finalize_registered_values()
         task.ignore_errors = result.ignore_errors
         task.ignore_unreachable = result.ignore_unreachable
@@ -294,22 +287,26 @@ def _execute(worker: Any, task: Any, queue: _Queue) -> None:
 
 def _execute_until_core_2_20(worker: Any, task: Any, queue: _Queue) -> None:
     with _task.TaskContext(task):
-        result = TaskExecutor(
-            worker._host,
-            task,
-            worker._task_vars,
-            worker._play_context,
-            worker._loader,
-            worker._shared_loader_obj,
-            queue,
-            worker._variable_manager,
-        ).run()
+        result = _executed(worker, queue, task, worker._task_vars)
     fields = task.dump_attrs()
     queue.send_task_result(
         task_result._RawTaskResult(
             host=worker._host, task=task, return_data=result, task_fields=fields
         )
     )
+
+
+def _executed(worker: Any, queue: _Queue, *task_and_variables: Any) -> Any:
+    """Return the result of the worker's task, which ansible-core 2.21 takes from its context."""
+    return TaskExecutor(
+        worker._host,
+        *task_and_variables,
+        worker._play_context,
+        worker._loader,
+        worker._shared_loader_obj,
+        queue,
+        worker._variable_manager,
+    ).run()
 
 
 @contextlib.contextmanager

@@ -245,7 +245,9 @@ class TaskReader:
             if key in _CONDITIONS:
                 self._conditions(value, aliases)
             else:
-                self._expressions(value, aliases, is_bare=key == "register" and _is_map(value))
+                self._expressions(
+                    value, aliases, is_bare=key == "register" and isinstance(value, dict)
+                )
 
     def _register(self, names: Any) -> None:
         """Note the variable of a result, or those of a map of names to expressions."""
@@ -301,10 +303,6 @@ class TaskReader:
             if key not in known:
                 hint = suggestion(str(key), known, "; remove it")
                 self.content.problems.append((key, f"'{key}' is not a keyword of a {what}{hint}"))
-
-
-def _is_map(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def _is_keyword(key: Any) -> bool:
