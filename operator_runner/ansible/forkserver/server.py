@@ -231,6 +231,7 @@ class Server:
                 except OSError as error:
                     # A failed fork concerns only this run.
                     _answer(operator, {"refused": str(error)})
+                self._handed_over += 1
                 self._role_files.note(Path(order["content"]))
                 if self._facts is not None:
                     self._facts.note(order["sandbox"])
@@ -271,7 +272,6 @@ class Server:
             self._spare = None
 
     def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
-        self._handed_over += 1
         spare, self._spare = self._spare, None
         if spare is not None:
             with contextlib.closing(spare.orders), contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,17 @@ def play(folder: Path, tasks: list[Any], *, facts: bool = False) -> str:
     lines = "".join(f"    - {json.dumps(task)}\n" for task in tasks)
     text = "".join(f"  {key}: {json.dumps(value)}\n" for key, value in head.items())
     (folder / "play.yml").write_text(f"-{text[1:]}  tasks:\n{lines}")
-    (folder / "temporary").mkdir(exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "ansible.cli.playbook", "play.yml"],
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder / "temporary"), **LENIENT},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    # The socket of ansible-core's RPC server is in TMPDIR, which is too long for it in `folder`.
+    with tempfile.TemporaryDirectory() as temporary:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "ansible.cli.playbook", "play.yml"],
+            cwd=folder,
+            env={**os.environ, "TMPDIR": temporary, **LENIENT},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     return done.stdout
 
 
