@@ -98,7 +98,7 @@ def write_details(rundir: RunDir, document: Json) -> None:
 
 
 def _add(rundir: RunDir, run_id: str, name: str, text: str) -> None:
-    """Add a file to the artifacts of a run, unless they are no longer kept."""
+    """Add a file to the artifacts of a run, unless these have been removed."""
     with (
         _errors_logged(rundir),
         contextlib.suppress(FileNotFoundError),

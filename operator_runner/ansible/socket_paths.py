@@ -27,5 +27,5 @@ def shorten_socket_paths() -> None:
         return
     descriptor = os.open(temp_dir, os.O_PATH | os.O_DIRECTORY)
     process: Any = multiprocessing.current_process()
-    # There is no public setting.
+    # multiprocessing has a private setting only.
     process._config["tempdir"] = f"/proc/self/fd/{descriptor}"  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Control groups of versions 1 and 2, in a folder that stands for /sys/fs/cgroup."""
+"""Control groups of versions 1 and 2, in a folder instead of /sys/fs/cgroup."""
 
 from __future__ import annotations
 

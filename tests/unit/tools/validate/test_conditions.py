@@ -66,7 +66,7 @@ def test_a_result_that_is_not_a_boolean(condition: Any, kind: str) -> None:
     ],
 )
 def test_delimiters_and_empty_conditions(condition: str, message: str) -> None:
-    """What fails already is told apart from what will."""
+    """Conditions that fail now have another message than those that will fail."""
     assert [message in each for each in found(condition)] == [True]
 
 
