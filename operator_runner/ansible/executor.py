@@ -22,6 +22,7 @@ from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs
+from operator_runner.core.async_tasks import finish_in_thread
 from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import Cause, Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
@@ -137,27 +138,52 @@ class AnsibleExecutor:
 
     async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
         """Run a play to its end or its timeout; see the port."""
-        rundir = self._rundirs.of(request.ref)
         builder = OutcomeBuilder()
+        try:
+            with self._rundirs.open(request.ref) as rundir:
+                return await self._run_in(rundir, request, builder, on_event)
+        except OSError as error:
+            return _aborted(builder, error)
+
+    async def _run_in(
+        self,
+        rundir: RunDir,
+        request: RunRequest,
+        builder: OutcomeBuilder,
+        on_event: Callable[[RunEvent], None],
+    ) -> RunOutcome:
         called = datetime.now(UTC)
         outcome: RunOutcome | None = None
         left_processes = False
         try:
             launcher = self._launcher_of(request)
             await launcher.ready()  # not part of the timeout and the duration
-            await asyncio.to_thread(rundir.prepare, request, self._ansible)
+            await finish_in_thread(rundir.prepare, request, self._ansible)
             outcome, left_processes = await self._run(launcher, request, rundir, builder, on_event)
         except (RunError, OSError) as error:
-            outcome = builder.build_aborted(
-                datetime.now(UTC), f"Unable to run reconciliation: {error}"
-            )
+            outcome = _aborted(builder, error)
         finally:
-            if not request.dry_run:
-                started = builder.started or called
-                await asyncio.to_thread(history.write_record, rundir, request, started, outcome)
-                await asyncio.to_thread(self._keep_command, rundir, request, outcome)
-            await asyncio.to_thread(_close, rundir, request, left_processes)
+            started = builder.started or called
+            await finish_in_thread(self._end, rundir, request, started, outcome, left_processes)
         return outcome
+
+    def _end(
+        self,
+        rundir: RunDir,
+        request: RunRequest,
+        started: datetime,
+        outcome: RunOutcome | None,
+        left_processes: bool,
+    ) -> None:
+        """Record a finished run and remove what it no longer needs. Errors are only logged."""
+        if not request.dry_run:
+            history.write_record(rundir, request, started, outcome)
+            self._keep_command(rundir, request, outcome)
+        try:
+            rundir.clean_up(request, left_processes=left_processes)
+        except OSError as error:
+            # The outcome is already known; a full disk must not change it.
+            _log.warning("Cannot clean up after a run", path=str(rundir.path), error=str(error))
 
     def _keep_command(
         self, rundir: RunDir, request: RunRequest, outcome: RunOutcome | None
@@ -192,15 +218,15 @@ class AnsibleExecutor:
 
     async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
         """Record a run that was skipped; see the port."""
-        await asyncio.to_thread(history.write_skip, self._rundirs.of(ref), causes, reason)
+        await asyncio.to_thread(history.write_skip, self._rundirs, ref, causes, reason)
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """Record what was found about a finished run; see the port."""
-        await asyncio.to_thread(history.add_message, self._rundirs.of(ref), run_id, message)
+        await asyncio.to_thread(history.add_message, self._rundirs, ref, run_id, message)
 
     async def add_details(self, ref: ObjectRef, document: Json) -> None:
         """Store the record of a finished run, as the HTTP API has it, among its artifacts."""
-        await asyncio.to_thread(history.write_details, self._rundirs.of(ref), document)
+        await asyncio.to_thread(history.write_details, self._rundirs, ref, document)
 
     async def forget(self, ref: ObjectRef) -> None:
         """Remove the private data dir and the artifacts of a deleted resource."""
@@ -208,8 +234,13 @@ class AnsibleExecutor:
 
     async def output(self, ref: ObjectRef, run_id: str) -> str:
         """Return the output of a run from its artifacts, empty if they are not kept."""
+
+        def read() -> str:
+            with self._rundirs.open(ref, create=False) as rundir:
+                return rundir.output(run_id)
+
         try:
-            return await asyncio.to_thread(self._rundirs.of(ref).output, run_id)
+            return await asyncio.to_thread(read)
         except OSError:
             return ""
 
@@ -243,7 +274,7 @@ class AnsibleExecutor:
                 raise
             ended = builder.build_aborted(datetime.now(UTC), _timeout_message(request))
             return replace(ended, timed_out=True), False
-        output = await asyncio.to_thread(rundir.output, request.run_id)
+        output = await finish_in_thread(rundir.output, request.run_id)
         return builder.build(datetime.now(UTC), status, output), run.left_processes
 
 
@@ -257,7 +288,7 @@ async def _consume(
     ask: Ask | None,
 ) -> None:
     with ExitStack() as stack:
-        artifacts = stack.enter_context(rundir.open("artifacts", request.run_id))
+        artifacts = stack.enter_context(rundir.artifacts(request.run_id))
         log = stack.enter_context(artifacts.open_new("events.jsonl"))
         out = stack.enter_context(artifacts.open_new("stdout"))
         answer = stack.enter_context(task_prompts.open_answers(rundir.answers)) if ask else None
@@ -279,12 +310,8 @@ async def _consume(
                 answer(await ask(question))
 
 
-def _close(rundir: RunDir, request: RunRequest, left_processes: bool) -> None:
-    try:
-        rundir.close(request, left_processes=left_processes)
-    except OSError as error:
-        # The outcome is already known; a full disk must not change it.
-        _log.warning("Cannot clean up after a run", path=str(rundir.path), error=str(error))
+def _aborted(builder: OutcomeBuilder, error: Exception) -> RunOutcome:
+    return builder.build_aborted(datetime.now(UTC), f"Unable to run reconciliation: {error}")
 
 
 def _timeout_message(request: RunRequest) -> str:

@@ -18,7 +18,7 @@ import structlog
 
 from operator_runner.ansible.nofollow_io import Directory, open_directory
 from operator_runner.ansible.resource_dirs import decoded_name
-from operator_runner.ansible.rundir import RunDir
+from operator_runner.ansible.rundir import RunDir, RunDirs
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunOutcome, RunRequest
 from operator_runner.reconcile.conditions import failure_line
 from operator_runner.telemetry.runs.record import causes_json
@@ -62,19 +62,19 @@ def write_record(
         "causes": causes_json(request.causes),
         "message": failure_line(outcome.failures[:1], _MESSAGE_BYTES) if outcome else "",
     }
-    with _errors_logged(rundir), rundir.open("artifacts", request.run_id) as artifacts:
+    with _errors_logged(rundir.path), rundir.artifacts(request.run_id) as artifacts:
         artifacts.write(FILE, json.dumps(content))
 
 
-def add_message(rundir: RunDir, run_id: str, message: str) -> None:
+def add_message(rundirs: RunDirs, ref: ObjectRef, run_id: str, message: str) -> None:
     """Record what was found about a finished run. Errors are only logged.
 
     It has a file of its own: the record may have been replaced by processes of the run.
     """
-    _add(rundir, run_id, MESSAGE_FILE, message)
+    _add(rundirs, ref, run_id, MESSAGE_FILE, message)
 
 
-def write_skip(rundir: RunDir, causes: Iterable[Cause], reason: str) -> None:
+def write_skip(rundirs: RunDirs, ref: ObjectRef, causes: Iterable[Cause], reason: str) -> None:
     """Record a skipped run, in place of the previous one. Errors are only logged."""
     content = {
         "run_id": "",
@@ -85,35 +85,36 @@ def write_skip(rundir: RunDir, causes: Iterable[Cause], reason: str) -> None:
         "message": f"skipped: {reason}",
     }
     with (
-        _errors_logged(rundir),
-        rundir.open() as own,
-        own.below("artifacts", create=True),  # for `recorded_resources`
+        _errors_logged(rundirs.path_of(ref)),
+        rundirs.open(ref) as rundir,
+        rundir.own.below("artifacts", create=True),  # for `recorded_resources`
     ):
-        own.write(SKIPPED_FILE, json.dumps(content))
+        rundir.own.write(SKIPPED_FILE, json.dumps(content))
 
 
-def write_details(rundir: RunDir, document: Json) -> None:
+def write_details(rundirs: RunDirs, ref: ObjectRef, document: Json) -> None:
     """Write the record of a finished run that the HTTP API has. Errors are only logged."""
-    _add(rundir, str(document["id"]), DETAILS_FILE, json.dumps(document))
+    _add(rundirs, ref, str(document["id"]), DETAILS_FILE, json.dumps(document))
 
 
-def _add(rundir: RunDir, run_id: str, name: str, text: str) -> None:
+def _add(rundirs: RunDirs, ref: ObjectRef, run_id: str, name: str, text: str) -> None:
     """Add a file to the artifacts of a run, unless these have been removed."""
     with (
-        _errors_logged(rundir),
+        _errors_logged(rundirs.path_of(ref)),
         contextlib.suppress(FileNotFoundError),
-        rundir.open("artifacts", run_id, create=False) as artifacts,
+        rundirs.open(ref, create=False) as rundir,
+        rundir.artifacts(run_id, create=False) as artifacts,
     ):
         artifacts.write(name, text)
 
 
 @contextlib.contextmanager
-def _errors_logged(rundir: RunDir) -> Iterator[None]:
+def _errors_logged(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         # The outcome is already known; a full disk must not change it.
-        _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
+        _log.warning("Cannot write the record of a run", path=str(path), error=str(error))
 
 
 def details_of(folder: Path) -> list[tuple[Json, str]]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Self, TextIO
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY
-_NOT_FOUND = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
-"""Errors from a missing file, and from a link, a pipe or a file in the place of another kind."""
+_OF_ANOTHER_KIND = {errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
+"""Errors from a link, a pipe or a file in the place of another kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +55,19 @@ class Directory:
         return Directory(self.path / name, descriptor)
 
     def directories(self) -> list[str]:
-        """Return the names of the directories in it."""
-        descriptor = self._open(".", os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            with os.scandir(descriptor) as entries:
-                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        finally:
-            os.close(descriptor)
-
-    def modified(self, name: str) -> int:
-        """Return the time of the last change of an entry, in nanoseconds."""
-        return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mtime_ns
+        """Return the names of the directories in it, the one that was changed last first."""
+        with Directory(self.path, self._open(".", os.O_RDONLY | os.O_DIRECTORY)) as readable:
+            entries = list(os.scandir(readable._descriptor))
+            found = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+            found.sort(key=lambda entry: -entry.stat(follow_symlinks=False).st_mtime_ns)
+        return [entry.name for entry in found]
 
     def read(self, name: str) -> str:
         """Return the text of a file; FileNotFoundError for anything but a file."""
         descriptor = self._open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise self._error(name, errno.ENOENT)
+            raise FileNotFoundError(errno.ENOENT, "not a file", str(self.path / name))
         with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
             return file.read()
 
@@ -110,11 +105,8 @@ class Directory:
         try:
             return os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._descriptor)
         except OSError as error:
-            number = errno.ENOENT if error.errno in _NOT_FOUND else error.errno
-            raise self._error(name, number or errno.EIO) from error
-
-    def _error(self, name: str, number: int) -> OSError:
-        return OSError(number, os.strerror(number), str(self.path / name))
+            number = errno.ENOENT if error.errno in _OF_ANOTHER_KIND else error.errno
+            raise OSError(number, error.strerror, str(self.path / name)) from error
 
 
 def open_directory(path: Path, *, create: bool = False) -> Directory:

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from operator_runner.ansible import rerun_command
 from operator_runner.ansible.extravars_file import serialize
@@ -37,13 +38,26 @@ _VARIABLES = "extravars"
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """The private data dir of one resource."""
+    """The private data dir of one resource, which is open as long as it is used."""
 
-    path: Path
+    own: Directory
     temp_dirs: TempDirs
     isolation: Isolation
     secrets: tuple[str, ...] = ()
     """Files and directories with credentials of the operator."""
+
+    def __enter__(self) -> Self:
+        """Return it; its descriptor is closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close its descriptor."""
+        self.own.__exit__()
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self.own.path
 
     @property
     def kubeconfig(self) -> Path:
@@ -63,40 +77,36 @@ class RunDir:
         readable = (str(shared),) if shared.is_dir() else ()
         return Sandbox(self.isolation, str(base), own, readable, self.secrets)
 
-    def artifacts(self, run_id: str) -> Path:
-        """Return the directory of a run's output and events."""
-        return self.path / "artifacts" / run_id
-
-    def open(self, *parts: str, create: bool = True) -> Directory:
-        """Open this directory or one below it; see `open_directory`. Raises OSError."""
-        return open_directory(self.path.joinpath(*parts), create=create)
+    def artifacts(self, run_id: str, *, create: bool = True) -> Directory:
+        """Open the directory of a run's output and events. Raises OSError."""
+        with self.own.below("artifacts", create=create) as artifacts:
+            return artifacts.below(run_id, create=create)
 
     def prepare(self, request: RunRequest, ansible: AnsibleSettings) -> None:
         """Write all input files of a run. Raises OSError."""
         self.temp_dirs.create(request.run_id)
         with (
-            self.open() as own,
-            own.below("env", create=True) as env,
-            own.below("project", create=True),
-            own.below("artifacts", create=True),
+            self.own.below("env", create=True) as env,
+            self.own.below("project", create=True),
+            self.own.below("artifacts", create=True),
         ):
             env.write(_VARIABLES, serialize(request.extra_vars))
             env.write("cmdline", command_line(request, ansible))
             env.write(self.kubeconfig.name, request.kubeconfig)
-            _write_inventory(own, ansible.inventory, self.temp_dirs.path(request.run_id))
+            _write_inventory(self.own, ansible.inventory, self.temp_dirs.path(request.run_id))
 
     def write_variables(self, request: RunRequest) -> None:
         """Write the extra vars of a run. Raises OSError."""
-        with self.open("env") as env:
+        with self.own.below("env", create=True) as env:
             env.write(_VARIABLES, serialize(request.extra_vars))
 
     def write_playbook(self, plays: list[Json]) -> str:
         """Write a playbook for one run; return its name relative to project/."""
-        with self.open("project") as project:
+        with self.own.below("project", create=True) as project:
             project.write(PLAYBOOK, json.dumps(plays))
         return PLAYBOOK
 
-    def close(self, request: RunRequest, *, left_processes: bool) -> None:
+    def clean_up(self, request: RunRequest, *, left_processes: bool) -> None:
         """Remove the credentials of a finished run and old artifacts, and link `latest` to it.
 
         If the run left background processes, its temporary directory is kept as long as its
@@ -105,9 +115,8 @@ class RunDir:
         if request.dry_run or not left_processes:
             self.temp_dirs.remove(request.run_id)
         with (
-            self.open() as own,
-            own.below("env", create=True) as env,
-            own.below("artifacts", create=True) as artifacts,
+            self.own.below("env", create=True) as env,
+            self.own.below("artifacts", create=True) as artifacts,
         ):
             env.remove(self.kubeconfig.name)
             if request.dry_run:
@@ -121,17 +130,13 @@ class RunDir:
     def output(self, run_id: str) -> str:
         """Return what the run printed, empty if it never started."""
         try:
-            with self.open("artifacts", run_id, create=False) as artifacts:
+            with self.artifacts(run_id, create=False) as artifacts:
                 return artifacts.read("stdout")
         except FileNotFoundError:
             return ""
 
     def _rotate(self, artifacts: Directory, keep: int) -> None:
-        runs = artifacts.directories()
-        if not 0 < keep < len(runs):
-            return
-        runs.sort(key=artifacts.modified, reverse=True)
-        for old in runs[keep:]:
+        for old in artifacts.directories()[keep:] if keep > 0 else ():
             self.temp_dirs.remove(old)
             artifacts.remove(old)
 
@@ -195,24 +200,31 @@ class RunDirs:
         self.isolation, self.fault = found.isolation, found.fault
         self._secrets = found.secrets
 
-    def of(self, ref: ObjectRef) -> RunDir:
-        """Return the dir of a resource, which may not exist."""
-        path = resource_dir(self.base, ref)
-        return RunDir(path, self._temp_dirs, self.isolation, self._secrets)
+    def path_of(self, ref: ObjectRef) -> Path:
+        """Return the path of the dir of a resource, which may not exist."""
+        return resource_dir(self.base, ref)
+
+    def open(self, ref: ObjectRef, *, create: bool = True) -> RunDir:
+        """Open the dir of a resource; see `open_directory`. Raises OSError."""
+        own = open_directory(self.path_of(ref), create=create)
+        return RunDir(own, self._temp_dirs, self.isolation, self._secrets)
 
     def remove(self, ref: ObjectRef) -> None:
         """Remove the dir of a deleted resource and parents that became empty."""
-        rundir = self.of(ref)
-        path = rundir.path
-        with contextlib.suppress(FileNotFoundError), rundir.open("artifacts", create=False) as runs:
-            for run in runs.directories():
-                self._temp_dirs.remove(run)
+        path = self.path_of(ref)
         with contextlib.suppress(FileNotFoundError), open_directory(path.parent) as parent:
+            with (
+                contextlib.suppress(FileNotFoundError),
+                parent.below(path.name) as own,
+                own.below("artifacts") as runs,
+            ):
+                for run in runs.directories():
+                    self._temp_dirs.remove(run)
             parent.remove(path.name)
         self._remove_empty_parents(path)
         self.forget_command(ref)
-        own = {*DIR_NAMES, _SHARED, rerun_command.DIR_NAME}
-        if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in own):
+        kept = {*DIR_NAMES, _SHARED, rerun_command.DIR_NAME}
+        if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in kept):
             self._temp_dirs.remove_all()
 
     def forget_command(self, ref: ObjectRef) -> None:

@@ -25,9 +25,9 @@ def request(content: RunContent) -> RunRequest:
 @pytest.fixture
 def rundir(tmp_path: Path) -> Iterator[RunDir]:
     """Give a run's directory; the run itself never comes."""
-    prepared = RunDirs(tmp_path / "work").of(REF)
-    yield prepared
-    prepared.temp_dirs.remove("one")
+    with RunDirs(tmp_path / "work").open(REF) as prepared:
+        yield prepared
+        prepared.temp_dirs.remove("one")
 
 
 def hosts(rundir: RunDir, inventory: Path | None = None) -> str:

@@ -118,7 +118,7 @@ class Runs:
             (role / path).parent.mkdir(parents=True)
             (role / path).write_text(text)
         ref = ObjectRef(GVK("example.com", "v1", "Foo"), "default", name)
-        own = str(self._rundirs.of(ref).path)
+        own = str(self._rundirs.path_of(ref))
         extra: Json = {"site": str(self._site), "own": own, **variables}
         kubeconfig = f"kubeconfig-{WORD}" if name == "holding" else "none"
         request = RunRequest(name, ref, RunContent(role=role), extra, kubeconfig, 0, 3, None)
@@ -573,11 +573,11 @@ def test_the_usual_work_dir_leads_to_that_of_the_image(tmp_path: Path) -> None:
 def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> None:
     """The operator does not read, write or remove links that a run puts in place of its files."""
     rundirs = RunDirs(tmp_path / "work")
-    other, own = (rundirs.of(replace(REF, name=name)) for name in ("b", "a"))
+    other, own = (rundirs.open(replace(REF, name=name)) for name in ("b", "a"))
     for rundir in (other, own):
         request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
         rundir.prepare(request, SETTINGS)
-        with rundir.open("artifacts", "one") as artifacts:
+        with rundir.artifacts("one") as artifacts:
             artifacts.write("stdout", f"of {rundir.path.name}")
         if rundir is other:
             rundir.temp_dirs.remove("one")
@@ -589,7 +589,7 @@ def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> 
     (own.path / part).symlink_to(other.path / part)
     (own.temp_dirs.path("one") / "k8srcp-x.json").symlink_to(other.kubeconfig)
     assert "of b" not in own.output("one")
-    own.close(request, left_processes=False)
+    own.clean_up(request, left_processes=False)
     own.prepare(replace(request, run_id="two", kubeconfig="second"), SETTINGS)
     assert list(own.temp_dirs.path("two").iterdir()) == []
     assert not (own.path / "env" / "extravars").is_symlink()
@@ -603,32 +603,58 @@ def _contents(folder: Path) -> dict[str, str]:
 
 def test_a_run_is_prepared_and_closed_without_descriptors_left(tmp_path: Path) -> None:
     """Neither by successful calls nor by those that find a link or a directory."""
-    rundir = RunDirs(tmp_path / "work").of(REF)
+    rundirs = RunDirs(tmp_path / "work")
     request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
     process = psutil.Process()
     before = process.num_fds()
-    rundir.prepare(request, SETTINGS)
-    with rundir.open("artifacts", "one") as artifacts:
+    with rundirs.open(REF) as rundir:
+        rundir.prepare(request, SETTINGS)
         assert process.num_fds() == before + 1
-        artifacts.link("stdout", "nowhere")
-    assert rundir.output("one") == ""
-    (rundir.path / "artifacts" / "one" / "stdout").unlink()
-    (rundir.path / "artifacts" / "one" / "stdout").mkdir()
-    assert rundir.output("one") == ""
-    rundir.close(request, left_processes=False)
+        with rundir.artifacts("one") as artifacts:
+            assert process.num_fds() == before + 2
+            artifacts.link("stdout", "nowhere")
+        assert rundir.output("one") == ""
+        (rundir.path / "artifacts" / "one" / "stdout").unlink()
+        (rundir.path / "artifacts" / "one" / "stdout").mkdir()
+        assert rundir.output("one") == ""
+        rundir.clean_up(request, left_processes=False)
+        assert process.num_fds() == before + 1
     assert process.num_fds() == before
 
 
 def test_a_pipe_of_a_run_does_not_hold_the_operator(tmp_path: Path) -> None:
     """No process would read from it or write to it."""
-    rundir = RunDirs(tmp_path / "work").of(REF)
     request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
-    rundir.prepare(request, SETTINGS)
-    with rundir.open("artifacts", "one") as artifacts:
-        artifacts.write("stdout", "")
-    for pipe in (rundir.path / "env" / "extravars", rundir.artifacts("one") / "stdout"):
-        pipe.unlink()
-        os.mkfifo(pipe)
-    assert rundir.output("one") == ""
-    rundir.prepare(replace(request, run_id="two"), SETTINGS)
-    assert (rundir.path / "env" / "extravars").read_text() == "{}"
+    with RunDirs(tmp_path / "work").open(REF) as rundir:
+        rundir.prepare(request, SETTINGS)
+        with rundir.artifacts("one") as artifacts:
+            artifacts.write("stdout", "")
+        for pipe in (rundir.path / "env" / "extravars", artifacts.path / "stdout"):
+            pipe.unlink()
+            os.mkfifo(pipe)
+        assert rundir.output("one") == ""
+        rundir.prepare(replace(request, run_id="two"), SETTINGS)
+        assert (rundir.path / "env" / "extravars").read_text() == "{}"
+
+
+def test_a_replaced_directory_of_a_run_is_not_that_of_the_operator(tmp_path: Path) -> None:
+    """A run that moves its directory away and puts a link there leads the operator nowhere."""
+    rundirs = RunDirs(tmp_path / "work")
+    path = rundirs.path_of(REF)
+    request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with rundirs.open(REF) as rundir:
+        rundir.prepare(request, SETTINGS)
+        path.rename(tmp_path / "moved")
+        path.symlink_to(elsewhere)
+        with rundir.artifacts("one") as artifacts:
+            artifacts.write("stdout", "output")
+        assert rundir.output("one") == "output"
+        rundir.clean_up(request, left_processes=False)
+    with rundirs.open(REF) as rundir:
+        rundir.prepare(request, SETTINGS)
+        rundir.clean_up(request, left_processes=False)
+    assert list(elsewhere.iterdir()) == []
+    assert path.is_dir()
+    assert not path.is_symlink()

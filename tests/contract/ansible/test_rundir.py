@@ -49,15 +49,15 @@ def run(
     """Prepare and close a run that leaves a file and a discovery cache; return its TMPDIR."""
     # The times of their directories are the order of runs.
     wait_for_new_timestamp(rundirs.base.parent)
-    rundir = rundirs.of(REF)
-    rundir.prepare(request(run_id, dry_run=dry_run), AnsibleSettings())
-    scratch = rundir.temp_dirs.path(run_id)
-    (scratch / "left").touch()
-    (scratch / "k8srcp-1.json").write_text(run_id)
-    with rundir.open("artifacts", run_id) as artifacts:
-        text = command or json.dumps({"command": [], "env": {"SECRET": "xyzzy"}})
-        artifacts.write("command", text)
-    rundir.close(request(run_id, dry_run=dry_run), left_processes=left_processes)
+    with rundirs.open(REF) as rundir:
+        rundir.prepare(request(run_id, dry_run=dry_run), AnsibleSettings())
+        scratch = rundir.temp_dirs.path(run_id)
+        (scratch / "left").touch()
+        (scratch / "k8srcp-1.json").write_text(run_id)
+        with rundir.artifacts(run_id) as artifacts:
+            text = command or json.dumps({"command": [], "env": {"SECRET": "xyzzy"}})
+            artifacts.write("command", text)
+        rundir.clean_up(request(run_id, dry_run=dry_run), left_processes=left_processes)
     return scratch
 
 
@@ -65,14 +65,14 @@ def test_the_temporary_directory_is_deleted_with_the_run(rundirs: RunDirs) -> No
     """The next run gets only a copy of the discovery cache."""
     first = run(rundirs, "one")
     assert not first.exists()
-    rundir = rundirs.of(REF)
-    rundir.prepare(request("two"), AnsibleSettings())
-    (found,) = rundir.temp_dirs.path("two").iterdir()
-    assert found.read_text() == "one"
-    found.write_text("half of something")
-    rundir.prepare(request("three"), AnsibleSettings())
-    (found,) = rundir.temp_dirs.path("three").iterdir()
-    assert found.read_text() == "one"
+    with rundirs.open(REF) as rundir:
+        rundir.prepare(request("two"), AnsibleSettings())
+        (found,) = rundir.temp_dirs.path("two").iterdir()
+        assert found.read_text() == "one"
+        found.write_text("half of something")
+        rundir.prepare(request("three"), AnsibleSettings())
+        (found,) = rundir.temp_dirs.path("three").iterdir()
+        assert found.read_text() == "one"
 
 
 def test_processes_that_are_still_running_keep_theirs_for_a_while(rundirs: RunDirs) -> None:
@@ -93,7 +93,7 @@ def test_a_dry_run_leaves_the_artifacts_of_other_runs(rundirs: RunDirs) -> None:
     run(rundirs, "two")
     for dry in ("three", "four", "five"):
         assert not run(rundirs, dry, dry_run=True, left_processes=True).exists()
-    found = rundirs.of(REF).path / "artifacts"
+    found = rundirs.path_of(REF) / "artifacts"
     assert {entry.name for entry in found.iterdir()} == {"one", "two", "latest"}
     assert (found / "latest").readlink() == Path("two")
 
@@ -109,7 +109,7 @@ def test_nothing_is_left_after_the_last_resource(rundirs: RunDirs) -> None:
 def test_artifacts_contain_no_environment(rundirs: RunDirs, text: str) -> None:
     """Not even where the run was killed while it wrote the file."""
     run(rundirs, "one", command=text)
-    left = [path for path in rundirs.of(REF).artifacts("one").rglob("*") if path.is_file()]
+    left = [path for path in rundirs.path_of(REF).rglob("*") if path.is_file()]
     assert "SECR" not in "".join(path.read_text() for path in left)
 
 
@@ -120,7 +120,8 @@ def test_the_longest_name_of_a_resource_is_not_an_error(rundirs: RunDirs, name: 
     253 characters, but names of RBAC objects have no limit.
     """
     ref = ObjectRef(REF.gvk, "default", name)
-    rundirs.of(ref).prepare(request("one"), AnsibleSettings())
+    with rundirs.open(ref) as rundir:
+        rundir.prepare(request("one"), AnsibleSettings())
     command = rerun_command.Rerun("one", "ansible-playbook main.json")
     rerun_command.write(rundirs.base, ref, command)
     assert rerun_command.read(rundirs.base, ref) == command
@@ -132,7 +133,7 @@ def test_the_longest_name_of_a_resource_is_not_an_error(rundirs: RunDirs, name: 
 def test_encoded_names_have_dirs_of_their_own(rundirs: RunDirs) -> None:
     """The dir of no other resource has such a name, because no name has a %."""
     names = ["a" * 255, "system:node", "$HOME", "a" * 256, "a" * 257, ":" * 200]
-    found = [rundirs.of(ObjectRef(REF.gvk, "default", name)).path.name for name in names]
+    found = [rundirs.path_of(ObjectRef(REF.gvk, "default", name)).name for name in names]
     assert found[0] == names[0]
     assert len(set(found)) == len(names)
     assert all("%" in name for name in found[1:])
@@ -142,8 +143,7 @@ def test_encoded_names_have_dirs_of_their_own(rundirs: RunDirs) -> None:
 def test_runs_of_a_resource_with_a_colon_in_its_name_are_found(rundirs: RunDirs) -> None:
     """KUBECONFIG is a list of paths with colons between them, and RBAC names have colons."""
     ref = ObjectRef(REF.gvk, "default", "system:node")
-    rundir = rundirs.of(ref)
-    rundir.prepare(request("one"), AnsibleSettings())
-    assert ":" not in str(rundir.kubeconfig)
-    (rundir.path / "artifacts").mkdir(exist_ok=True)
+    with rundirs.open(ref) as rundir:
+        rundir.prepare(request("one"), AnsibleSettings())
+        assert ":" not in str(rundir.kubeconfig)
     assert list(recorded_resources(rundirs.base)) == [ref]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator
@@ -61,7 +62,7 @@ class Runs:
 
     @property
     def artifacts(self) -> list[Path]:
-        folder = self.rundirs.of(REF).path / "artifacts"
+        folder = self.rundirs.path_of(REF) / "artifacts"
         return sorted(path for path in folder.iterdir() if not path.is_symlink())
 
 
@@ -172,7 +173,7 @@ async def test_credentials_do_not_outlive_the_run(runs: Runs) -> None:
 """
     outcome = await runs(tasks)
     assert outcome.successful, outcome.failures
-    assert not runs.rundirs.of(REF).kubeconfig.exists()
+    assert not (runs.rundirs.path_of(REF) / "env" / "kubeconfig").exists()
     assert "env" not in json.loads((runs.artifacts[0] / "command").read_text())
 
 
@@ -211,12 +212,42 @@ async def test_a_cancelled_run_leaves_no_process(runs: Runs) -> None:
     assert not sleepers(nap)
 
 
+@pytest.mark.parametrize("end", ["success", "failure", "timeout", "cancellation"])
+async def test_a_run_holds_one_descriptor_until_its_end(runs: Runs, end: str) -> None:
+    """That of its private data dir, which is opened once; waiting resources hold none."""
+    nap = new_nap()
+    hang = f"- command: sleep {nap}\n" if end in {"timeout", "cancellation"} else ""
+    last = "- fail:\n" if end == "failure" else "- debug:\n"
+    assert _descriptors(runs) == []
+    running = asyncio.create_task(runs(hang + last, hours=1))
+    path = str(runs.rundirs.path_of(REF))
+    await asyncio.to_thread(eventually, lambda: path in _descriptors(runs))
+    if hang:
+        await asyncio.to_thread(eventually, lambda: sleepers(nap))
+        assert _descriptors(runs).count(path) == 1
+        runs.deadline.expire() if end == "timeout" else running.cancel()
+    await asyncio.wait({running})
+    assert _descriptors(runs) == []
+    assert running.cancelled() == (end == "cancellation")
+    assert end == "cancellation" or running.result().successful == (end == "success")
+
+
+def _descriptors(runs: Runs) -> list[str]:
+    """Return the paths below the work dir that this process has open."""
+    own = runs.rundirs.base / ".lock"
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(link.readlink())
+    return [str(path) for path in found if runs.rundirs.base in path.parents and path != own]
+
+
 async def test_artifacts_are_limited_and_removed(runs: Runs) -> None:
     """The newest runs are kept, `latest` is the last one, and a deleted resource leaves none."""
     for _ in range(3):
         await runs("- debug:\n", keep=2)
     assert len(runs.artifacts) == 2
-    latest = runs.rundirs.of(REF).path / "artifacts" / "latest"
+    latest = runs.rundirs.path_of(REF) / "artifacts" / "latest"
     assert latest.resolve() in runs.artifacts
     assert len([path for path in runs.artifacts[0].rglob("*") if path.is_file()]) < 8
     await runs.executor.forget(REF)

@@ -66,7 +66,7 @@ def test_the_command_is_private_and_is_removed_with_the_resource(
     rerun_command.write(tmp_path, ref, Rerun("1", "true"))
     path = rerun_command.path_of(tmp_path, ref)
     assert path.stat().st_mode & 0o077 == 0
-    assert not path.is_relative_to(dirs.of(ref).path)
+    assert not path.is_relative_to(dirs.path_of(ref))
     assert rerun_command.read(tmp_path, ref) == Rerun("1", "true")
     dirs.remove(ref)
     assert rerun_command.read(tmp_path, ref) is None

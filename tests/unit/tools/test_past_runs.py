@@ -54,7 +54,8 @@ def dirs(tmp_path: Path) -> RunDirs:
 def kept(dirs: RunDirs, ref: ObjectRef, run_id: str, outcome: RunOutcome | None) -> None:
     """Leave the file of a run that began an hour ago."""
     request = RunRequest(run_id, ref, RunContent(), {}, "", 2, 20, None, CAUSES)
-    write_record(dirs.of(ref), request, datetime.now(UTC) - timedelta(hours=1), outcome)
+    with dirs.open(ref) as rundir:
+        write_record(rundir, request, datetime.now(UTC) - timedelta(hours=1), outcome)
     # Records have milliseconds, and are listed by time: the next one is later.
     time.sleep(0.005)
 
@@ -82,7 +83,7 @@ def test_runs_in_a_directory_of_an_earlier_version_do_not_hide_later_ones(
     """The names of directories had colons."""
     ref = replace(FOO, name="system:viewer")
     kept(dirs, ref, "1", None)
-    path = dirs.of(ref).path
+    path = dirs.path_of(ref)
     path.rename(path.with_name(ref.name))
     assert [line.run_id for line in from_files(tmp_path, "foo", None, ref.name).lines] == ["1"]
     kept(dirs, ref, "2", None)
@@ -106,7 +107,7 @@ def test_a_replaced_file_of_a_run_is_not_shown(dirs: RunDirs, tmp_path: Path) ->
     for run_id in "1234567":
         kept(dirs, FOO, run_id, None)
     linked, *changed, coloured = (
-        dirs.of(FOO).artifacts(run_id) / "run.json" for run_id in "123456"
+        dirs.path_of(FOO) / "artifacts" / run_id / "run.json" for run_id in "123456"
     )
     linked.rename(secret)
     linked.symlink_to(secret)
@@ -344,8 +345,8 @@ def test_a_history_of_a_kind_names_the_resources() -> None:
 def test_later_findings_are_shown_with_their_run(dirs: RunDirs, tmp_path: Path) -> None:
     """As long as its artifacts are kept; the error of a failed run is shown first."""
     kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
-    add_message(dirs.of(FOO), "1", "not idempotent: a\nnot idempotent: b")
-    add_message(dirs.of(FOO), "gone", "not idempotent: a")
+    add_message(dirs, FOO, "1", "not idempotent: a\nnot idempotent: b")
+    add_message(dirs, FOO, "gone", "not idempotent: a")
     (line,) = from_files(tmp_path, "foo", None, "a").lines
     assert (line.outcome, line.note) == ("succeeded", "not idempotent: a\nnot idempotent: b")
     assert not list(tmp_path.rglob("gone"))

@@ -41,7 +41,7 @@ async def test_a_job_gives_the_outcome_events_and_output_of_a_local_run(runs: Jo
         runs.events.clear()
         outcomes.append(await runs(tasks, job=template, size=3, word="hidden-word"))
         seen.append([(event.kind, event.data.get("task")) for event in runs.events])
-        artifacts = runs.rundirs.of(runs.ref).artifacts(runs.run_id)
+        artifacts = runs.rundirs.path_of(runs.ref) / "artifacts" / runs.run_id
         assert len((artifacts / "events.jsonl").read_text().splitlines()) == len(runs.events)
         outputs.append((artifacts / "stdout").read_text())
     as_job, local = outcomes

@@ -97,7 +97,7 @@ class Project:
 
         executor = AnsibleExecutor(launcher, rundirs, settings, timeout=deadline)
         outcome = await executor.run(request, on_event)
-        artifacts = rundirs.of(ref).artifacts(_RUN)
+        artifacts = rundirs.path_of(ref) / "artifacts" / _RUN
         return read_record(outcome, artifacts, site / "out", Masks(self.masked.items()))
 
 
