@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
 from types import FrameType
 
 from operator_runner.ansible.patches.replacing import replace
@@ -20,19 +19,16 @@ _MARK = "_skip_stackwalk"
 
 
 def install() -> None:
-    """Describe frames one by one, when they are requested."""
-    replace("ansible.module_utils._internal._stack:iter_stack", iter_frames)
+    """Describe one frame instead of all."""
+    replace("ansible.module_utils._internal._stack:caller_frame", caller_frame)
 
 
-def iter_frames() -> Iterator[inspect.FrameInfo]:
-    """Yield the frames without the mark, the innermost first, as `iter_stack` of ansible-core."""
+def caller_frame() -> inspect.FrameInfo | None:
+    """Return the innermost frame without the mark, as `caller_frame` of ansible-core."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if _MARK not in frame.f_locals:
-            yield _described(frame)
+    while frame is not None and _MARK in frame.f_locals:
         frame = frame.f_back
-
-
-def _described(frame: FrameType) -> inspect.FrameInfo:
+    if frame is None:
+        return None
     found = inspect.getframeinfo(frame, context=0)
     return inspect.FrameInfo(frame, *found, positions=found.positions)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from operator_runner.ansible.forkserver.plugins import DISPLAY
-from operator_runner.ansible.patches.replacing import replace, wrap
+from operator_runner.ansible.patches.replacing import wrap
 
 _MAX_INLINE_BYTES = 8 * 1024
 """Maximum bytes of an event in the output."""
@@ -33,18 +33,22 @@ def install() -> None:
 def _load(original: Callable[..., Any], loader: Any, *, python_module_name: str, path: str) -> Any:
     module = original(loader, python_module_name=python_module_name, path=path)
     if path == DISPLAY:
-        dump = functools.partialmethod(dump_begin, module.AnsibleJSONEncoderLocal)
-        replace(_DUMP_BEGIN, dump, module.EventContext)
+        encoder = module.AnsibleJSONEncoderLocal
+        wrap(_DUMP_BEGIN, functools.partial(dump_begin, encoder), module.EventContext)
     return module
 
 
-def dump_begin(context: Any, encoder: type[json.JSONEncoder], output: TextIO) -> None:
+def dump_begin(
+    encoder: type[json.JSONEncoder],
+    original: Callable[..., None],
+    context: Any,
+    output: TextIO,
+) -> None:
     """Write an event into the output, as `EventContext.dump_begin` does its name."""
     event = context.get_begin_dict()
     data = json.dumps(event, cls=encoder).encode()
     if len(data) > _MAX_INLINE_BYTES or event["event"] == "verbose":
-        context.cache.set(f":1:ev-{event['uuid']}", event)
-        context.dump(output, {"uuid": event["uuid"]})
+        original(context, output)
         return
     text = base64.b64encode(data).decode()
     with context.display_lock:

@@ -22,8 +22,7 @@ from ansible.modules import setup
 
 from operator_runner.ansible.forkserver import facts
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
-from operator_runner.ansible.forkserver.modules_in_play import with_arguments
-from operator_runner.ansible.forkserver.tasks import may_be_interrupted
+from operator_runner.ansible.forkserver.modules_in_play import working_directory
 from operator_runner.ansible.patches.replacing import replace, replaced
 
 
@@ -49,7 +48,7 @@ def gather(call: ModuleCall) -> bytes | None:
 
 
 def _may_gather() -> bool:
-    return _Module.is_installed and facts.are_cached() and not may_be_interrupted()
+    return _Module.is_installed and facts.are_cached()
 
 
 def _is_setup(call: ModuleCall) -> bool:
@@ -90,5 +89,10 @@ class _Module(basic.AnsibleModule):  # type: ignore[misc]
 def _as_the_module(call: ModuleCall) -> Iterator[None]:
     """Be called as the module meanwhile."""
     _Module.printed = None
-    with with_arguments(call), replaced({f"{setup.__name__}:AnsibleModule": _Module}):
+    replacements = {
+        "ansible.module_utils.basic:_ANSIBLE_ARGS": call.params.encode(),
+        "ansible.module_utils.basic:_ANSIBLE_PROFILE": call.profile,
+        f"{setup.__name__}:AnsibleModule": _Module,
+    }
+    with working_directory(call.cwd), replaced(replacements):
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible import constants
+from ansible import constants, modules
 from ansible import module_utils as core
 from ansible.executor import module_common
 from ansible.plugins.loader import module_utils_loader
@@ -36,6 +37,7 @@ class ModuleFile:
     """ansible-core's name for the encoding of arguments and result."""
 
 
+_IN_COLLECTION = re.compile(r"/(ansible_collections/[^/.]+/[^/.]+/plugins/modules/[^.]+)\.py$")
 _same: set[str] = set()
 """Interpreters elsewhere that are this one under other names, with the same libraries."""
 
@@ -93,9 +95,8 @@ def _module_utils() -> tuple[str, ...] | None:
 
 def _interpreter(action: Any, path: str, task_vars: dict[str, Any]) -> str | None:
     """Return the interpreter that ansible-core would take, None for other kinds of modules."""
-    with open(path, "rb") as file:  # noqa: PTH123
-        source = file.read()
-    if module_common._is_binary(source) or module_common.REPLACER in source:
+    source = Path(path).read_bytes()
+    if b"\0" in source or module_common.REPLACER in source:
         return None
     if not module_common.NEW_STYLE_PYTHON_MODULE_RE.search(source):
         return None
@@ -103,22 +104,24 @@ def _interpreter(action: Any, path: str, task_vars: dict[str, Any]) -> str | Non
         return None
     host = action._task.delegate_to
     use_vars = task_vars["ansible_delegated_vars"][host] if host else task_vars
-    declared, args = module_common._extract_interpreter(source)
-    if declared in {None, "/usr/bin/python"} and not args and _is_the_plays_own(use_vars):
-        return str(use_vars["ansible_playbook_python"])
-    try:
-        _, interpreter = module_common._get_shebang(
-            declared or "/usr/bin/python", use_vars, action._templar, args
-        )
-    except module_common.InterpreterDiscoveryRequiredError:
-        return None
-    return None if args else str(interpreter)
+    first, _, _ = source.partition(b"\n")
+    declared = os.fsdecode(first[2:].strip()) if first.startswith(b"#!") else "python"
+    name = os.path.basename(declared)  # noqa: PTH119
+    if name == "python":
+        return _python(action, use_vars)
+    return None if f"ansible_{name}_interpreter" in use_vars else declared
 
 
-def _is_the_plays_own(task_vars: dict[str, Any]) -> bool:
-    """Return whether the inventory names the interpreter of the play; saves rendering it."""
+def _python(action: Any, task_vars: dict[str, Any]) -> str | None:
+    """Return the interpreter of the inventory; None before ansible-core has discovered it."""
     setting = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
-    return str(setting).replace(" ", "") == "{{ansible_playbook_python}}"
+    if str(setting).replace(" ", "") == "{{ansible_playbook_python}}":  # saves rendering it
+        return str(task_vars["ansible_playbook_python"])
+    interpreter = str(action._templar.template(setting) or "auto").strip()
+    if not interpreter.startswith("auto"):
+        return interpreter
+    facts: dict[str, str] = task_vars.get("ansible_facts", {})
+    return facts.get("discovered_interpreter_python")
 
 
 def _is_this_interpreter(path: str) -> bool:
@@ -167,8 +170,9 @@ def _is_module(path: Path) -> bool:
 
 
 def _dotted_name(path: str) -> str:
-    try:
-        return str(module_common._get_ansible_module_fqn(path))
-    except ValueError:
-        # ansible-core's own way out for modules of roles and of `library/`.
-        return f"ansible.legacy.{Path(path).stem}"
+    """Return the name to import a module by; that of a role or `library/` has ansible-core's."""
+    found = _IN_COLLECTION.search(path)
+    if found is not None:
+        return found[1].replace("/", ".")
+    is_core = path.startswith(f"{modules.__path__[0]}/")
+    return f"ansible.{'modules' if is_core else 'legacy'}.{Path(path).stem}"

@@ -196,7 +196,6 @@ def install(utils: list[str]) -> None:
 MODULE_SIDE: Mapping[str, object] = {
     "ansible.module_utils._internal:is_controller": False,
     "ansible.module_utils._internal:import_controller_module": lambda _name: None,
-    "ansible.module_utils._internal:get_controller_serialize_map": dict,
     "ansible.module_utils._internal._traceback:_is_traceback_enabled": (
         _traceback._is_module_traceback_enabled
     ),

@@ -9,6 +9,7 @@ discovery, which kubernetes.core caches by the parameters of the connection.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import locale
 import logging
@@ -25,10 +26,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible.module_utils.common import warnings as module_warnings
-from urllib3 import connectionpool
+from urllib3 import HTTPConnectionPool
 
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
-from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.process_tree import has_unreaped_children
 from operator_runner.core.ansible_modules import Trait, modules_with
 
@@ -40,9 +40,6 @@ _MODULES = frozenset(
     f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}"
     for namespace, collection, name in (action.split(".") for action in _ACTIONS)
 )
-CLIENT_DEFAULTS = "kubernetes.client.configuration:Configuration._default"
-"""Address of the configuration that the Kubernetes client takes from the last kubeconfig: without
-a reset, later clients inherit its certificates."""
 _IDLE_SECONDS = 30.0
 """A connection is used again within this time: the proxy keeps it much longer, other servers
 close theirs after a minute."""
@@ -106,21 +103,26 @@ class ProcessState:
 
     def put_back(self) -> None:
         """Restore what a module may have changed: globals of libraries, locale and paths."""
-        basic = "ansible.module_utils.basic"
-        for name in ("_ANSIBLE_ARGS", "_ANSIBLE_PROFILE", "_PARSED_MODULE_ARGS"):
-            replace(f"{basic}:{name}", None)
-        replace(CLIENT_DEFAULTS, None)
-        put_back_globals()
+        forget_client_defaults()
+        forget_messages()
         locale.setlocale(locale.LC_ALL, self.locale)
         sys.path[:] = self.sys_path
 
 
-def put_back_globals() -> None:
-    """Forget what a module has left behind in ansible-core for itself."""
-    traceback = "ansible.module_utils._internal._traceback"
-    replace(f"{traceback}:_module_tracebacks_enabled_events", None)
-    module_warnings._global_warnings.clear()
-    module_warnings._global_deprecations.clear()
+def forget_client_defaults() -> None:
+    """Forget the configuration that the Kubernetes client takes from the last kubeconfig.
+
+    Later clients would inherit its certificates.
+    """
+    loaded = sys.modules.get("kubernetes.client.configuration")
+    if loaded is not None:
+        loaded.Configuration.set_default(None)
+
+
+def forget_messages() -> None:
+    """Forget the warnings and deprecations that ansible-core has kept for the last module."""
+    if module_warnings.get_warnings() or module_warnings.get_deprecations():
+        importlib.reload(module_warnings)  # no function clears them
 
 
 def _compared(ended: int) -> dict[str, Any]:
@@ -199,7 +201,7 @@ def keep_connections() -> None:
     finalizers = weakref.finalize._registry  # type: ignore[attr-defined]
     for finalizer in list(finalizers):
         alive = finalizer.peek()
-        if alive is not None and alive[1] is connectionpool._close_pool_connections:
+        if alive is not None and isinstance(alive[0], HTTPConnectionPool):
             finalizer.atexit = False
 
 

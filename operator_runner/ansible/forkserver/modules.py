@@ -10,11 +10,12 @@ async, with the interpreter of this process.
 from __future__ import annotations
 
 import functools
-import inspect
 import os
+import random
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,10 @@ _READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_
 """Names of variables that an interpreter, or a library in it, reads when it starts."""
 
 
+_created: set[str] = set()
+"""Directories for files of tasks that this process has created and not removed."""
+
+
 class Payload(bytes):
     """Module that the action passes to the connection: a call to make, no bytes to transfer."""
 
@@ -46,8 +51,6 @@ class Payload(bytes):
 
 def install(requests: socket.socket) -> None:
     """Make this process and its forks request modules there if the result is the same."""
-    wrap(f"{_ACTION}._execute_module", _execute_module)
-    wrap(f"{_ACTION}._is_pipelining_enabled", _is_pipelining_enabled)
     wrap(f"{_ACTION}._configure_module", _configure_module)
     exec_command = "ansible.plugins.connection.local:Connection.exec_command"
     wrap(exec_command, functools.partial(_exec_command, requests))
@@ -57,37 +60,6 @@ def install_temporary_directories() -> None:
     """Create and remove directories for modules of this host in this process, without shells."""
     wrap(f"{_ACTION}._make_tmp_path", _make_tmp_path)
     wrap(f"{_ACTION}._remove_tmp_path", _remove_tmp_path)
-
-
-def _execute_module(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
-    call = inspect.signature(original).bind(action, *args, **kwargs).arguments
-    outer = getattr(action, "_warm_module", None)
-    action._warm_module = _warm_module(action, call)
-    if action._warm_module is not None and action._connection._shell.tmpdir is None:
-        # Pipelining would do without; modules find one where files are transferred.
-        action._make_tmp_path()
-    try:
-        return original(action, *args, **kwargs)
-    finally:
-        action._warm_module = outer
-
-
-def _warm_module(action: Any, call: dict[str, Any]) -> ModuleFile | None:
-    """Return the module if it can be run in a fork with the same result, else None."""
-    if not _is_here(action) or call.get("wrap_async") or action._task.async_val:
-        return None
-    environment = _environment(action)
-    if any(name.startswith(_READ_AT_START) for name in environment):
-        return None
-    name = call.get("module_name") or action._task.action
-    return find_module(action, name, call.get("task_vars") or {}, environment)
-
-
-def _environment(action: Any) -> dict[str, str]:
-    """Return what the task adds to the environment."""
-    environment: dict[str, Any] = {}
-    action._compute_environment_string(environment)
-    return {name: str(value) for name, value in environment.items()}
 
 
 def _is_here(action: Any) -> bool:
@@ -100,11 +72,25 @@ def _is_here(action: Any) -> bool:
     )
 
 
-def _is_pipelining_enabled(
-    original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any
-) -> Any:
-    # Pipelining is what hands the module to the connection instead of writing a file.
-    return bool(getattr(action, "_warm_module", None)) or original(action, *args, **kwargs)
+def _find_module(action: Any, name: str, task_vars: dict[str, Any]) -> ModuleFile | None:
+    """Return the module if it can be run in a fork with the same result, else None."""
+    if not _is_here(action) or action._task.async_val or constants.DEFAULT_KEEP_REMOTE_FILES:
+        return None
+    environment = _environment(action)
+    if environment is None or any(name.startswith(_READ_AT_START) for name in environment):
+        return None
+    return find_module(action, name, task_vars, environment)
+
+
+def _environment(action: Any) -> dict[str, str] | None:
+    """Return what the task adds to the environment; None if ansible-core reports an error."""
+    environment: dict[str, Any] = {}
+    for declared in action._task.environment or ():
+        each = action._templar.template(declared or {})
+        if not isinstance(each, dict):
+            return None
+        environment.update(each)
+    return {name: str(value) for name, value in environment.items()}
 
 
 def _configure_module(
@@ -114,11 +100,13 @@ def _configure_module(
     module_args: dict[str, Any],
     task_vars: dict[str, Any],
 ) -> Any:
-    module: ModuleFile | None = getattr(action, "_warm_module", None)
+    module = _find_module(action, module_name, task_vars)
     if module is None:
         return original(
             action, module_name=module_name, module_args=module_args, task_vars=task_vars
         )
+    # Pipelining is what passes the module to the connection instead of writing a file.
+    action._connection.always_pipeline_modules = True
     encoder = get_module_encoder(module.profile, Direction.CONTROLLER_TO_MODULE)
     payload = Payload(b"#")
     payload.call = ModuleCall(
@@ -153,6 +141,7 @@ def _exec_command(
     payload = kwargs.get("in_data")
     if not isinstance(payload, Payload):
         return original(connection, *args, **kwargs)
+    connection.always_pipeline_modules = False
     connection._connect()
     call = payload.call
     if connection.cwd is not None:
@@ -171,31 +160,29 @@ def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwar
     if not _is_here(action) or action._task.async_val:
         # An async task that continues after the play needs a directory that is not removed.
         return original(action, *args, **kwargs)
-    name = action._connection._shell._generate_temp_dir_name()
-    folder = os.path.join(constants.DEFAULT_LOCAL_TMP, name)  # noqa: PTH118
-    umask = os.umask(0o077)
+    name = f"ansible-tmp-{time.time()}-{os.getpid()}-{random.randint(0, 2**48)}"  # noqa: S311
+    folder = os.path.join(constants.DEFAULT_LOCAL_TMP, name, "")  # noqa: PTH118
     try:
-        os.makedirs(folder)  # noqa: PTH103
+        os.mkdir(folder, 0o700)  # noqa: PTH102
     except OSError:
         # ansible-core reports the error.
         return original(action, *args, **kwargs)
-    finally:
-        os.umask(umask)
-    action._cleanup_remote_tmp = True
-    action._connection._shell.tmpdir = folder + "/"
-    return action._connection._shell.tmpdir
+    action._connection._shell.tmpdir = folder
+    _created.add(folder)
+    return folder
 
 
 def _remove_tmp_path(
     original: Callable[..., Any], action: Any, tmp_path: str | None, force: bool = False
 ) -> Any:
     path = tmp_path or action._connection._shell.tmpdir
-    if path and _is_here(action) and (force or action._should_remove_tmp_path(path)):
+    if path not in _created:
+        return original(action, tmp_path, force=force)
+    if force or not constants.DEFAULT_KEEP_REMOTE_FILES:
         try:
             os.rmdir(path)  # noqa: PTH106 (nearly always there is nothing in it)
         except OSError:
             shutil.rmtree(path, ignore_errors=True)
-        if not os.path.lexists(path):
-            action._connection._shell.tmpdir = None
-            return None
-    return original(action, tmp_path, force=force)
+        _created.remove(path)
+        action._connection._shell.tmpdir = None
+    return None

@@ -23,12 +23,11 @@ from operator_runner.ansible.forkserver.forks import captured_output, redirected
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.forkserver.module_process import MODULE_SIDE, run_program
 from operator_runner.ansible.forkserver.module_process_reuse import (
-    CLIENT_DEFAULTS,
     Idleness,
     forget_clients,
+    forget_messages,
     forget_other_clients,
     is_shareable,
-    put_back_globals,
 )
 from operator_runner.ansible.forkserver.tasks import is_in_play, process_as_it_was
 from operator_runner.ansible.patches.replacing import replaced
@@ -88,24 +87,17 @@ def _empty_input() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def with_arguments(call: ModuleCall) -> Iterator[None]:
-    """Give this process the arguments of the module, and its PWD, within the block."""
-    basic = "ansible.module_utils.basic"
-    arguments = {
-        f"{basic}:_ANSIBLE_ARGS": call.params.encode(),
-        f"{basic}:_ANSIBLE_PROFILE": call.profile,
-        f"{basic}:_PARSED_MODULE_ARGS": None,
-    }
-    folder = os.environ.get("PWD")
-    os.environ["PWD"] = call.cwd
+def working_directory(folder: str) -> Iterator[None]:
+    """Set the variable PWD within the block."""
+    before = os.environ.get("PWD")
+    os.environ["PWD"] = folder
     try:
-        with replaced(arguments):
-            yield
+        yield
     finally:
-        if folder is None:
+        if before is None:
             del os.environ["PWD"]
         else:
-            os.environ["PWD"] = folder
+            os.environ["PWD"] = before
 
 
 @contextlib.contextmanager
@@ -118,14 +110,14 @@ def _as_the_module(call: ModuleCall) -> Iterator[None]:
     os.chdir(call.cwd)  # the directory of the playbook, in the private data dir that of the project
     try:
         with (
-            with_arguments(call),
-            replaced({**MODULE_SIDE, CLIENT_DEFAULTS: None}),
+            working_directory(call.cwd),
+            replaced(MODULE_SIDE),
             warnings.catch_warnings(),
             _exit_functions(),
         ):
             yield
     finally:
-        put_back_globals()
+        forget_messages()
         sys.argv = argv
         sys.path[:] = path
         logging.root.handlers = handlers

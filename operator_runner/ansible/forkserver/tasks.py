@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from contextvars import Context, ContextVar
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ansible
 from ansible._internal import _task
 from ansible.executor import task_result
+from ansible.executor.process.worker import WorkerProcess
 from ansible.executor.task_executor import TaskExecutor
 from ansible.executor.task_queue_manager import DisplaySend, FinalQueue
 from ansible.module_utils._internal import _datatag
@@ -30,8 +32,11 @@ from ansible.plugins.strategy import StrategySentinel, results_thread_main
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.display import Display
 
-from operator_runner.ansible.forkserver.module_process_reuse import CLIENT_DEFAULTS, current_umask
-from operator_runner.ansible.patches.replacing import replace, replaced, wrap
+from operator_runner.ansible.forkserver.module_process_reuse import (
+    current_umask,
+    forget_client_defaults,
+)
+from operator_runner.ansible.patches.replacing import replace, wrap
 
 _CORE = Path(ansible.__file__).parent
 _TRUSTED_COLLECTIONS = ("ansible_collections/kubernetes/core/", "ansible_collections/operator_sdk/")
@@ -49,121 +54,105 @@ _WITH_A_WORKER = {"add_host", "group_by", "pause"}
 """Actions that need their worker: since ansible-core 2.21, two wait for the play meanwhile."""
 
 
+_ENDED = SimpleNamespace(is_alive=lambda: False, close=lambda: None, exitcode=0, pid=None)
+"""What the strategy reads of a worker whose task has ended."""
+_display = Display()
+
+
 def install() -> None:
     """Run tasks in this process, without workers, if the results are the same."""
-    wrap("ansible.executor.process.worker:WorkerProcess.start", _start_or_run)
-    wrap("ansible.executor.process.worker:WorkerQueue.__init__", _open_later)
-    replace(
-        "ansible.utils.display:Display._final_q",
-        property(lambda _: _display_queue.queue, _display_queue.set),
-    )
+    replace("ansible.plugins.strategy:WorkerProcess", _Worker)
+    wrap("ansible.plugins.strategy:results_thread_main", _handle_results)
     wrap("ansible.utils.multiprocessing:context.parent_process", _parent_process)
-    wrap("ansible.plugins.strategy:StrategyBase.__init__", _init_strategy)
 
 
 def is_in_play() -> bool:
-    """Return whether this thread runs a task in the play's process, alone and to its end.
-
-    While another thread handles messages of the task, it needs the streams of the play.
-    """
-    queue = _display_queue.queue
-    return isinstance(queue, _Queue) and not queue.is_used
+    """Return whether a task runs in this process, the play's."""
+    return _Queue.current is not None
 
 
-def may_be_interrupted() -> bool:
-    """Return whether a timeout may end the task of this thread, which runs in the play's process.
+class _Worker:
+    """The worker of a task, which starts a process only if the task needs one."""
 
-    It could do so while what the task changes in the process is put back.
-    """
-    queue = _display_queue.queue
-    return isinstance(queue, _Queue) and queue.has_timeout
+    def __init__(self, **work: Any) -> None:
+        self._work = work
+        self._process: Any = _ENDED
+
+    def start(self) -> None:
+        """Run the task, in this process or in another one."""
+        work = SimpleNamespace(**self._work)
+        if _needs_no_worker(work):
+            _run(work)
+        else:
+            self._process = WorkerProcess(**self._work)
+            self._process.start()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._process, name)
 
 
-def _start_or_run(start: Callable[..., None], worker: Any) -> None:
-    if _needs_no_worker(worker):
-        _run(worker)
-    else:
-        worker.worker_queue.open()
-        start(worker)
-
-
-def _open_later(original: Callable[..., None], queue: Any, *args: Any, **kwargs: Any) -> None:
-    """Open no queue yet: most workers are never started, and need none."""
-    queue.open = functools.partial(original, queue, *args, **kwargs)
+def _handle_results(original: Callable[[Any], None], strategy: Any) -> None:
+    """Be the thread of a strategy that handles results; tasks in this process need the strategy."""
+    _Queue.strategy = strategy
+    _has_strategy.set()
+    try:
+        original(strategy)
+    finally:
+        _has_strategy.clear()
 
 
 def _parent_process(original: Callable[[], Any]) -> Any:
-    return _display_queue.queue or original()
+    return _Queue.current or original()
 
 
-def _init_strategy(original: Callable[..., None], strategy: Any, *args: Any, **kwargs: Any) -> None:
-    original(strategy, *args, **kwargs)
-    _Queue.strategy = strategy
-
-
-class _DisplayQueue(threading.local):
-    """The queue that this thread sends messages to instead of displaying them, as a worker does.
-
-    The thread that handles results displays messages of tasks in order.
-    """
-
-    queue: Any = None
-
-    def set(self, _display: Display, queue: Any) -> None:
-        """Take the place of the attribute of Display that workers set."""
-        self.queue = queue
-
-    @contextlib.contextmanager
-    def redirected(self, queue: Any) -> Iterator[None]:
-        """Send messages to the queue within the block; None displays them."""
-        outer, self.queue = self.queue, queue
-        try:
-            yield
-        finally:
-            self.queue = outer
-
-
-_display_queue = _DisplayQueue()
+_has_strategy = threading.Event()
 
 
 class _Queue:
-    """The queue for messages and the result of one task.
+    """The queue for messages and the result of a task that runs in this process.
 
-    Without a need for the queue, they are handled at once, as by the thread that reads it. A result
-    is a copy in any case, as from a worker.
+    They are handled at once, as by the thread that reads the queue of workers. A result is a copy
+    in any case, as from a worker.
     """
 
+    current: _Queue | None = None
+    """The queue that messages are sent to instead of being displayed."""
     strategy: Any = None
     """The strategy of the current play."""
     send_callback = FinalQueue.send_callback
     send_display = FinalQueue.send_display
     send_task_result = FinalQueue.send_task_result
 
-    def __init__(self, queue: Any, task: Any) -> None:
-        self._queue = queue
-        self.has_timeout = bool(task.timeout)
-        # A timeout could interrupt the handling of a message.
-        self.is_used = self.has_timeout
-        """Whether the thread that reads the queue may have to handle messages of this task."""
-
-    def __getattr__(self, name: str) -> Any:
-        self.is_used = True
-        return getattr(self._queue, name)
-
     def put(self, message: Any) -> None:
         """Have the strategy handle a message or a result; see FinalQueue."""
-        if self.is_used:
-            self._queue.put(message)
-        elif isinstance(message, DisplaySend):
-            # In another thread: ansible-runner keeps data for the event of a message by thread.
-            delivery = _Delivery(self.strategy, message)
-            thread = threading.Thread(target=results_thread_main, args=(delivery,))
-            thread.start()
-            thread.join()
-        else:
-            delivery = _Delivery(self.strategy, _copy(message))
-            with _display_queue.redirected(None):
-                Context().run(results_thread_main, delivery)
+        _has_strategy.wait()
+        with _messages_to(None):
+            if isinstance(message, DisplaySend):
+                # In another thread: ansible-runner keeps data for the event of a message by thread.
+                delivery = _Delivery(self.strategy, message)
+                thread = threading.Thread(target=results_thread_main, args=(delivery,))
+                thread.start()
+                thread.join()
+            else:
+                Context().run(results_thread_main, _Delivery(self.strategy, _copy(message)))
+
+
+@contextlib.contextmanager
+def _messages_to(queue: _Queue | None) -> Iterator[None]:
+    """Send messages to the queue within the block, as a worker does; None displays them."""
+    outer = _Queue.current
+    _send_messages_to(queue)
+    try:
+        yield
+    finally:
+        _send_messages_to(outer)
+
+
+def _send_messages_to(queue: _Queue | None) -> None:
+    # Display accepts a queue only in a process that has a parent.
+    _Queue.current = _Queue.current or queue
+    _display.set_queue(queue)
+    _Queue.current = queue
 
 
 class _Delivery:
@@ -212,12 +201,13 @@ def _copy(result: Any) -> Any:
         _kept.reset(token)
 
 
-def _needs_no_worker(worker: Any) -> bool:
-    task = worker._task
+def _needs_no_worker(work: Any) -> bool:
+    task = work.task
     return (
-        len(worker._variable_manager._inventory.hosts) <= 1
+        len(work.variable_manager._inventory.hosts) <= 1
         and not task.async_val
         and not task.delegate_to
+        and not task.timeout  # which could interrupt the play instead of the task
         and _is_trusted(task)
         and not _has_plugins_of_its_own()
     )
@@ -260,52 +250,48 @@ def _has_collections_of_its_own(folder: str) -> bool:
     )
 
 
-def _run(worker: Any) -> None:
-    """Do the work of the worker in this process; see WorkerProcess.run."""
-    task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
-    task._parent = worker._task._parent
-    queue = _Queue(worker._final_q, task)
+def _run(work: Any) -> None:
+    """Do the work of a worker in this process; see WorkerProcess.run."""
+    task = work.task.copy(exclude_parent=True, exclude_tasks=True)
+    task._parent = work.task._parent
+    queue = _Queue()
     execute = _execute if hasattr(_task.TaskContext, "create") else _execute_until_core_2_20
-    with (
-        process_as_it_was(),
-        replaced({CLIENT_DEFAULTS: None}),
-        _display_queue.redirected(queue),
-    ):
-        execute(worker, task, queue)
+    with process_as_it_was(), _messages_to(queue):
+        execute(work, task, queue)
 
 
-def _execute(worker: Any, task: Any, queue: _Queue) -> None:
-    host, variables = worker._host, dict(worker._task_vars)
+def _execute(work: Any, task: Any, queue: _Queue) -> None:
+    host, variables = work.host, dict(work.task_vars)
     with _task.TaskContext.create(task=task, task_vars=variables, host_name=host.name):
         task.squash()
-        result = _executed(worker, queue)
+        result = _executed(work, queue)
         result.finalize_registered_values()
         task.ignore_errors = result.ignore_errors
         task.ignore_unreachable = result.ignore_unreachable
         queue.send_task_result(host, task, result)
 
 
-def _execute_until_core_2_20(worker: Any, task: Any, queue: _Queue) -> None:
+def _execute_until_core_2_20(work: Any, task: Any, queue: _Queue) -> None:
     with _task.TaskContext(task):
-        result = _executed(worker, queue, task, worker._task_vars)
+        result = _executed(work, queue, task, work.task_vars)
     fields = task.dump_attrs()
     queue.send_task_result(
         task_result._RawTaskResult(
-            host=worker._host, task=task, return_data=result, task_fields=fields
+            host=work.host, task=task, return_data=result, task_fields=fields
         )
     )
 
 
-def _executed(worker: Any, queue: _Queue, *task_and_variables: Any) -> Any:
-    """Return the result of the worker's task, which ansible-core 2.21 takes from its context."""
+def _executed(work: Any, queue: _Queue, *task_and_variables: Any) -> Any:
+    """Return the result of the task, which ansible-core 2.21 takes from its context."""
     return TaskExecutor(
-        worker._host,
+        work.host,
         *task_and_variables,
-        worker._play_context,
-        worker._loader,
-        worker._shared_loader_obj,
+        work.play_context,
+        work.loader,
+        work.shared_loader_obj,
         queue,
-        worker._variable_manager,
+        work.variable_manager,
     ).run()
 
 
@@ -314,9 +300,11 @@ def process_as_it_was() -> Iterator[None]:
     """Undo changes of the process by templates, which would have ended with a worker."""
     cwd, environment = os.getcwd(), _environment()  # noqa: PTH109
     umask = current_umask()
+    forget_client_defaults()
     try:
         yield
     finally:
+        forget_client_defaults()
         os.umask(umask)
         os.chdir(cwd)
         if _environment() != environment:

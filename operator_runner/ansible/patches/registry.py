@@ -168,6 +168,9 @@ PATCHES: tuple[Patch, ...] = (
                 _find_bind_mounts="(self)",
             ),
             # While `setup` runs in the play:
+            *_symbols(
+                "ansible.module_utils.basic", _ANSIBLE_ARGS="NoneType", _ANSIBLE_PROFILE="NoneType"
+            ),
             *_symbols(f"{_FACTS}.ansible_collector", sys="module"),
             *_symbols("ansible.modules.setup", AnsibleModule=_MODULE),
         ),
@@ -189,25 +192,10 @@ PATCHES: tuple[Patch, ...] = (
                 "ansible.module_utils._internal",
                 is_controller="bool",
                 import_controller_module="(module_name, /)",
-                get_controller_serialize_map="()",
             ),
             *_symbols("ansible.module_utils._internal._traceback", _is_traceback_enabled="(event)"),
-            *_symbols(
-                "ansible.module_utils.basic",
-                _ANSIBLE_ARGS="NoneType",
-                _ANSIBLE_PROFILE="NoneType",
-                _PARSED_MODULE_ARGS="NoneType",
-            ),
-            *_symbols("kubernetes.client.configuration:Configuration", _default="NoneType"),
             # In the processes of the play:
-            *_symbols(
-                _ACTION,
-                _execute_module="(self, module_name=None, module_args=None, tmp=None, "
-                "task_vars=None, persist_files=False, delete_remote_tmp=None, wrap_async=False, "
-                "ignore_unknown_opts=False)",
-                _is_pipelining_enabled="(self, module_style, wrap_async=False)",
-                _configure_module="(self, module_name, module_args, task_vars)",
-            ),
+            *_symbols(_ACTION, _configure_module="(self, module_name, module_args, task_vars)"),
             *_symbols(
                 "ansible.plugins.connection.local:Connection",
                 exec_command="(self, cmd, in_data=None, sudoable=True)",
@@ -222,14 +210,9 @@ PATCHES: tuple[Patch, ...] = (
                 run_module="(*, json_params, profile, module_fqn, modlib_path, extensions, "
                 "init_globals=None)",
             ),
-            *_symbols(_ACTION, _compute_environment_string="(self, raw_environment_out=None)"),
             *_symbols(
                 "ansible.executor.module_common",
                 _BuiltModule="(*, b_module_data, module_style, shebang, serialization_profile)",
-                _extract_interpreter="(b_module_data)",
-                _get_ansible_module_fqn="(module_path)",
-                _get_shebang="(interpreter, task_vars, templar, args=(), remote_is_local=False)",
-                _is_binary="(b_module_data)",
             ),
         ),
         reason="A module is a fork: no interpreter to start, no imports, no zip file to unpack.",
@@ -239,21 +222,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch(
         name="shared-module-process",
         install=f"{_FORKSERVER}.module_process_reuse:install",
-        replaces=(
-            # After each module:
-            *_symbols(
-                "ansible.module_utils._internal._traceback",
-                _module_tracebacks_enabled_events="NoneType",
-            ),
-        ),
-        uses=(
-            *_symbols(
-                "ansible.module_utils.common.warnings",
-                _global_warnings="dict",
-                _global_deprecations="dict",
-            ),
-            *_symbols("urllib3.connectionpool", _close_pool_connections="(pool)"),
-        ),
+        replaces=(),
         reason="Consecutive modules of kubernetes.core share a process, a client and its"
         " connection.",
         gain="a third of the CPU time of a run of 190 tasks (ADR 47)",
@@ -267,7 +236,6 @@ PATCHES: tuple[Patch, ...] = (
             _make_tmp_path="(self, remote_user=None)",
             _remove_tmp_path="(self, tmp_path, force=False)",
         ),
-        uses=_symbols(_ACTION, _should_remove_tmp_path="(self, tmp_path)"),
         reason="ansible-core starts four shells to make and remove a local directory.",
         gain="19 % of the CPU time of a run that writes ten files (ADR 28)",
     ),
@@ -275,13 +243,13 @@ PATCHES: tuple[Patch, ...] = (
         name="tasks-in-play",
         install=f"{_FORKSERVER}.tasks:install",
         replaces=(
-            *_symbols("ansible.executor.process.worker:WorkerProcess", start="(self)"),
             *_symbols(
-                "ansible.executor.process.worker:WorkerQueue", __init__="(self, maxsize=0, *, ctx)"
+                "ansible.plugins.strategy",
+                WorkerProcess="(*, final_q, task_vars, host, task, play_context, loader, "
+                "variable_manager, shared_loader_obj, worker_id, cliargs)",
+                results_thread_main="(strategy)",
             ),
-            *_symbols("ansible.utils.display:Display", _final_q=ABSENT),
             *_symbols("ansible.utils.multiprocessing:context", parent_process="()"),
-            *_symbols("ansible.plugins.strategy:StrategyBase", __init__="(self, tqm)"),
         ),
         uses=(
             *_symbols(
@@ -300,7 +268,6 @@ PATCHES: tuple[Patch, ...] = (
                 "ansible.executor.task_result",
                 _RawTaskResult=("(host, task, return_data, task_fields)", ABSENT),
             ),
-            *_symbols("ansible.plugins.strategy", results_thread_main="(strategy)"),
         ),
         reason="With one host a worker only waits for the module; the play waits itself, without"
         " queues.",
@@ -337,22 +304,14 @@ PATCHES: tuple[Patch, ...] = (
             ),
             Symbol(f"{_DISPLAY_PLUGIN}.dump_begin", "(self, fileobj)", loaded_by_play=True),
         ),
-        uses=(
-            Symbol(f"{_DISPLAY_PLUGIN}.get_begin_dict", "(self)", loaded_by_play=True),
-            Symbol(
-                f"{_DISPLAY_PLUGIN}.dump",
-                "(self, fileobj, data, max_width=78, flush=False)",
-                loaded_by_play=True,
-            ),
-        ),
+        uses=(Symbol(f"{_DISPLAY_PLUGIN}.get_begin_dict", "(self)", loaded_by_play=True),),
         reason="An event reaches ansible-runner in the play's output, not by a file of its own.",
         gain="5 % of the CPU time of a run of 190 tasks (ADR 28)",
     ),
     Patch(
         name="caller-frames",
         install=f"{_FORKSERVER}.caller_frames:install",
-        replaces=_symbols("ansible.module_utils._internal._stack", iter_stack="()"),
-        uses=_symbols("ansible.module_utils._internal._stack", caller_frame="()"),
+        replaces=_symbols("ansible.module_utils._internal._stack", caller_frame="()"),
         reason="A deprecation needs one frame of the stack; ansible-core describes all of them.",
         gain="a sixth of the CPU time of a run of 190 tasks, eight with `template` (ADR 28)",
     ),

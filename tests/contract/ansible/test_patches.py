@@ -29,6 +29,7 @@ from tests.contract.ansible.launchers.records import Record, differences
 
 SETTINGS = AnsibleSettings(skip_facts=True)
 SWITCHABLE = switchable_names()
+_CALLED = "ansible.module_utils._internal._traceback._is_module_traceback_enabled"
 TASKS = """
 - name: Constant facts
   setup: {gather_subset: ['!all', '!min', distribution, platform]}
@@ -148,17 +149,17 @@ main()
 async def test_a_patch_that_does_not_fit_is_left_out(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One warning names it and the patches that require it; warm runs have the same results."""
-    address = "ansible.module_utils._internal._traceback:_module_tracebacks_enabled_events"
+    """One warning names it; warm runs have the same results."""
+    address = "ansible.module_utils._internal._stack:caller_frame"
     monkeypatch.setattr(server_process, "_PROGRAM", _altered(address))
     with structlog.testing.capture_logs() as logs:
         record = await place.run()
     (warning,) = (entry for entry in logs if entry["log_level"] == "warning")
-    assert warning["patch"] == "shared-module-process"
+    assert warning["patch"] == "caller-frames"
     assert warning["symbol"] == address
     assert warning["version"].startswith("ansible-core 2.")
-    assert warning["difference"] == "expected (self, other), found NoneType"
-    assert warning["dependents"] == ["modules-in-play"]
+    assert warning["difference"] == "expected (self, other), found ()"
+    assert warning["dependents"] == []
     assert record.tasks()[-1] == "Undefined"
 
 
@@ -166,7 +167,7 @@ async def test_a_patch_that_does_not_fit_is_left_out(
     ("patch", "address", "found"),
     [
         ("loaded-plugins", "ansible.cli:init_plugin_loader", "(prefix_collections_path=None)"),
-        ("tasks-in-play", "ansible.executor.process.worker:WorkerProcess.start", "(self)"),
+        ("tasks-in-play", "ansible.plugins.strategy:results_thread_main", "(strategy)"),
     ],
 )
 async def test_plays_run_cold_without_a_patch_that_warm_runs_need(
@@ -217,24 +218,25 @@ def test_each_patch_fits_the_installed_versions() -> None:
 
 def test_a_changed_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Private functions that a patch calls count as those that it replaces."""
-    changed: Callable[..., Any] = lambda strategy, host: None  # noqa: E731, ARG005
-    monkeypatch.setattr("ansible.plugins.strategy.results_thread_main", changed)
+    changed: Callable[..., Any] = lambda event, host: None  # noqa: E731, ARG005
+    monkeypatch.setattr(_CALLED, changed)
     selection, (mismatch,) = select()
-    assert (mismatch.patch, mismatch.dependents) == ("tasks-in-play", ["modules-in-play"])
-    assert mismatch.difference == "expected (strategy), found (strategy, host)"
-    assert "tasks-in-play" not in selection
-    assert "module-forks" in selection
+    assert mismatch.patch == "module-forks"
+    assert mismatch.difference == "expected (event), found (event, host)"
+    assert "module-forks" not in selection
+    assert "caller-frames" in selection
 
 
 def test_a_called_function_may_have_more_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """With defaults: the call of the patch is still valid. A replaced one may not."""
-    changed: Callable[..., Any] = lambda strategy, host=None: None  # noqa: E731, ARG005
-    monkeypatch.setattr("ansible.plugins.strategy.results_thread_main", changed)
+    changed: Callable[..., Any] = lambda event, host=None: None  # noqa: E731, ARG005
+    monkeypatch.setattr(_CALLED, changed)
     assert not select()[1]
-    replaced: Callable[..., Any] = lambda self, other=None: None  # noqa: E731, ARG005
-    monkeypatch.setattr("ansible.executor.process.worker.WorkerProcess.start", replaced)
+    replaced: Callable[..., Any] = lambda strategy, other=None: None  # noqa: E731, ARG005
+    monkeypatch.setattr("ansible.plugins.strategy.results_thread_main", replaced)
     (mismatch,) = select()[1]
-    assert mismatch.difference == "expected (self), found (self, other=None)"
+    assert (mismatch.patch, mismatch.dependents) == ("tasks-in-play", ["modules-in-play"])
+    assert mismatch.difference == "expected (strategy), found (strategy, other=None)"
 
 
 def test_a_missing_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:

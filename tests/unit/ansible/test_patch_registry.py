@@ -27,3 +27,8 @@ def test_names_of_patches_are_unique_and_requirements_exist() -> None:
     names = [patch.name for patch in PATCHES]
     assert len(set(names)) == len(names)
     assert {required for patch in PATCHES for required in patch.requires} <= set(names)
+
+
+def test_there_are_at_most_twenty_patches() -> None:
+    """Each one is checked with every version of ansible-core."""
+    assert len(PATCHES) <= 20
