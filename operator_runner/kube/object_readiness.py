@@ -5,7 +5,8 @@ of the owner, and other changes of the status do not. Objects are not trusted: n
 raises, for any content.
 
 Source: kstatus (sigs.k8s.io/cli-utils, pkg/kstatus/status). A Job is ready once it is complete,
-a Service of type LoadBalancer once it has an address; kstatus calls both current before that.
+a Service of type LoadBalancer once it has an address; kstatus calls both current before that. A
+workload with zero replicas is ready before its controller has observed it; kstatus waits for that.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Readiness(StrEnum):
 class Health:
     """A summary of an object's status.
 
-    `behind` is whether observedGeneration is older than the generation; None if not evaluated.
+    `behind` is whether the status is older than the spec; None if not evaluated.
     """
 
     readiness: Readiness = Readiness.UNKNOWN
@@ -66,8 +67,11 @@ def health_of(gvk: GVK, body: Json) -> Health:
     """
     metadata, spec, status = (_map(body.get(key)) for key in ("metadata", "spec", "status"))
     judge = _KINDS.get((gvk.group, gvk.kind))
-    readiness = judge(spec, status) if judge is not None else _by_conditions(status)
-    return Health(readiness, _is_behind(metadata, status))
+    if judge is None:
+        return Health(_by_conditions(status), _is_behind(metadata, status))
+    # With zero replicas, nothing but this shows that the status is still that of the creation.
+    unobserved = _count(spec, "replicas", 1) == 0 and "observedGeneration" not in status
+    return Health(judge(spec, status), unobserved or _is_behind(metadata, status))
 
 
 def change(old: Readiness, new: Readiness) -> str:
@@ -192,9 +196,8 @@ _KINDS: Mapping[tuple[str, str], Callable[[_Object, _Object], Readiness]] = {
 
 
 def _is_counted(status: _Object, desired: int) -> bool:
-    """Return whether all desired Pods exist and are ready; False for an empty status."""
-    counts = _count(status, "replicas") == desired <= _count(status, "readyReplicas")
-    return bool(status) and counts
+    """Return whether all desired Pods exist and are ready."""
+    return _count(status, "replicas") == desired <= _count(status, "readyReplicas")
 
 
 def _is_behind(metadata: _Object, status: _Object) -> bool:

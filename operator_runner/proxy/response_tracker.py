@@ -58,7 +58,8 @@ class Observer(Protocol):
         `body` is the whole object, of which only what is needed may be kept.
 
         `health.behind` is None unless the run has read the object: in the response to a write
-        of the spec, the status is always behind.
+        of the spec, the status is always behind. A declared status that uses dependents reads
+        the objects that its run creates.
         """
 
     def on_write(
@@ -172,7 +173,9 @@ class ResponseTracker:
             return
         if seen and is_tracked(grant.owner, metadata):
             health = health_of(dependent.gvk, response)
-            if tracked.method != "GET":
+            status = grant.watch.status
+            is_read = created and status is not None and status.uses_dependents
+            if tracked.method != "GET" and not is_read:
                 health = replace(health, behind=None)
             self._observer.on_dependent(
                 grant.owner.ref, dependent, metadata, grant.watch, health, body=response

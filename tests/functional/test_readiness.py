@@ -51,6 +51,28 @@ SERVE = """
   vars:
     ready: "{{ found.resources[0].status.readyReplicas | default(0) }}"
 """
+WITHOUT_REPLICAS = """
+- name: Write a Deployment without replicas
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata:
+        name: "{{ ansible_operator_meta.name }}"
+        namespace: "{{ ansible_operator_meta.namespace }}"
+      spec:
+        replicas: 0
+        selector: {matchLabels: {app: web}}
+        template:
+          metadata: {labels: {app: web}}
+          spec:
+            containers: [{name: web, image: registry.example.com/web:1}]
+"""
+DECLARED = """
+  status:
+    fields:
+      available: dependents[?kind == 'Deployment'] | [0].status.conditions[0].status
+"""
 CLUSTER_ROLE = """
 - name: Write what is in no namespace
   kubernetes.core.k8s:
@@ -126,6 +148,39 @@ def test_a_role_converges_with_its_objects(
         f"{deployment} became ready",
     ]
     assert operator.metric("operator_runner_reconcile_loops_throttled_total") == 0
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_new_workload_without_replicas_starts_a_run_only_for_a_declared_status(
+    kubectl: Kubectl, operator: Operator, project: Path, declared: bool
+) -> None:
+    """There is nothing that it has to wait for; a declared status shows its conditions."""
+    role = project / ROLE
+    role.write_text(role.read_text() + WITHOUT_REPLICAS)
+    if declared:
+        with (project / "watches.yaml").open("a") as watches:
+            watches.write(DECLARED)
+    operator.start()
+    kubectl.apply(echo())
+
+    def observed() -> bool:
+        deployment: Json = kubectl.get("deployment", "a") or {}
+        return bool(deployment.get("status", {}).get("conditions"))
+
+    eventually(observed, details=operator.log)
+    if declared:
+        eventually(
+            lambda: (kubectl.get(KIND, "a") or {}).get("status", {}).get("available"),
+            "True".__eq__,
+            details=operator.log,
+        )
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
+    wait_for_causes(operator, 2 + declared)
+    assert causes(operator) == [
+        "spec: created",
+        *[f"dependent: Deployment {kubectl.namespace}/a status is up to date"] * declared,
+        "spec: spec.sayThis",
+    ]
 
 
 @pytest.mark.parametrize("enabled", [False, True])

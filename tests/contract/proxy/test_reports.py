@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from operator_runner.core.model import GVK, ObjectRef
+from operator_runner.core.model import GVK, DeclaredStatus, ObjectRef
 from operator_runner.kube.object_readiness import Health, Readiness
 from tests.support.kubectl import Kubectl
 
-from .conftest import OWNER_GVK, Recorder, Run, config_map
+from .conftest import OWNER_GVK, WATCH, Recorder, Run, Start, config_map
 
 DEPLOYMENT = GVK("apps", "v1", "Deployment")
 
@@ -126,10 +127,23 @@ async def test_health_is_reported_with_an_object(run: Run, recorder: Recorder) -
     await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
     patch = '--patch={"spec": {"replicas": 1}}'
     await run.kubectl("patch", "deployment", "d", patch)
-    assert recorder.health[0] == Health(Readiness.NOT_READY)
+    assert recorder.health[0] == Health(Readiness.READY)
     await run.get("deployment", "d")
     assert recorder.health[-1].behind is not None
     assert recorder.health[-1].readiness is Readiness.NOT_READY
+
+
+async def test_a_declared_status_reads_what_its_run_creates(
+    start: Start, recorder: Recorder
+) -> None:
+    """Its expressions have the status of a new object, which is behind until it is observed."""
+    watch = replace(WATCH, status=DeclaredStatus(uses_dependents=True))
+    run = start(watch)
+    await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
+    await run.kubectl("label", "deployment", "d", "a=b")
+    created, *_, labelled = recorder.health
+    assert created == Health(Readiness.READY, behind=True)
+    assert labelled.behind is None
 
 
 async def test_annotated_objects_are_seen_again(

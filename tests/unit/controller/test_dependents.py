@@ -294,6 +294,26 @@ async def test_a_status_that_was_read_too_early_is_read_again() -> None:
         assert woken == ["dependent: Deployment default/child status is up to date"]
 
 
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [(None, []), (True, ["dependent: Deployment default/child status is up to date"])],
+)
+async def test_a_new_object_without_replicas_starts_a_run_only_if_its_status_was_read(
+    behind: bool | None, expected: list[str]
+) -> None:
+    """Its readiness does not change when its controller observes it."""
+    async with dependents() as (subject, stream, woken):
+        with subject.hold_events(OWNER):
+            health = Health(Readiness.READY, behind=behind)
+            subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, health)
+            subject.on_write(OWNER, CHILD, "10", "create")
+            await stream.send("ADDED", metadata(10), Health(Readiness.READY, behind=True))
+        assert woken == []
+        await stream.send("MODIFIED", metadata(11), READY)
+        await stream.send("MODIFIED", metadata(12), READY)
+        assert woken == expected
+
+
 async def test_readiness_before_the_response_reconciles_the_owner() -> None:
     """The event may arrive before the response with the object's owner."""
     async with dependents() as (subject, stream, woken):

@@ -49,8 +49,8 @@ def waiting(reason: str) -> Json:
     ("kind", "spec", "status", "expected"),
     [
         ("Deployment", TEN, {}, NOT_READY),
-        ("Deployment", {"replicas": 0}, {}, NOT_READY),
         ("Deployment", {"replicas": 0}, {"observedGeneration": 1}, READY),
+        ("Deployment", {"replicas": 0}, {"observedGeneration": 1, "replicas": 3}, NOT_READY),
         ("Deployment", TEN, {"replicas": 10, "readyReplicas": 3}, NOT_READY),
         ("Deployment", TEN, ALL | {"readyReplicas": 4}, NOT_READY),
         ("Deployment", TEN, ALL, READY),
@@ -135,6 +135,22 @@ def test_readiness_is_that_of_kstatus(
     """The rules are those of kstatus."""
     body = {"metadata": {}, "spec": spec, "status": status}
     assert health_of(KINDS[kind], body) == Health(expected, behind=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "created"),
+    [
+        ("Deployment", {}),
+        ("ReplicaSet", {"replicas": 0}),
+        ("StatefulSet", {"replicas": 0, "availableReplicas": 0}),
+    ],
+)
+def test_a_workload_without_replicas_has_nothing_to_wait_for(kind: str, created: Json) -> None:
+    """It is ready when it is created, with a status that is behind until it is observed."""
+    body = {"metadata": {"generation": 1}, "spec": {"replicas": 0}, "status": created}
+    assert health_of(KINDS[kind], body) == Health(READY, behind=True)
+    body["status"] = created | {"observedGeneration": 1}
+    assert health_of(KINDS[kind], body) == Health(READY, behind=False)
 
 
 @pytest.mark.parametrize(
