@@ -101,6 +101,11 @@ class Directory:
         except IsADirectoryError:
             shutil.rmtree(name, dir_fd=self._descriptor)
 
+    def remove_empty(self, name: str) -> None:
+        """Remove a directory if nothing is in it."""
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=self._descriptor)
+
     def _open(self, name: str, flags: int) -> int:
         try:
             return os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._descriptor)

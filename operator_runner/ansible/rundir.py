@@ -34,6 +34,8 @@ _SHARED = "shared"
 PLAYBOOK = "main.json"
 """The playbook of a role, in project/."""
 _VARIABLES = "extravars"
+_OFTEN_EMPTY = ("fact_cache", "job_events")
+"""Directories that ansible-runner makes among the artifacts of each run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ class RunDir:
             with contextlib.suppress(FileNotFoundError), artifacts.below(request.run_id) as run:
                 artifacts.link("latest", request.run_id)
                 _drop_environment(run)
+                for name in _OFTEN_EMPTY:
+                    run.remove_empty(name)
             self._rotate(artifacts, request.max_artifacts)
 
     def output(self, run_id: str) -> str:
@@ -156,11 +160,11 @@ def _write_inventory(own: Directory, source: Path | None, temp_dir: Path) -> Non
             shutil.copyfile(source, copy / "hosts")
         own.move_here(copy)
         return
+    words = ["localhost ansible_connection=local", _interpreter()]
+    if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"} & {*os.environ}:
+        words.append(f"ansible_remote_tmp={shlex.quote(str(temp_dir))}")
     with own.below("inventory", create=True) as inventory:
-        inventory.write("hosts", f"localhost ansible_connection=local {_interpreter()}\n")
-        if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"} & {*os.environ}:
-            with inventory.below("host_vars", create=True) as variables:
-                variables.write("localhost", json.dumps({"ansible_remote_tmp": str(temp_dir)}))
+        inventory.write("hosts", " ".join(words) + "\n")
 
 
 class RunDirs:

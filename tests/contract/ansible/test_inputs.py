@@ -44,12 +44,16 @@ def test_localhost_has_the_python_of_the_virtual_environment(
     rundir: RunDir, monkeypatch: pytest.MonkeyPatch, environment: str | None, python: str
 ) -> None:
     """VIRTUAL_ENV names it; without the variable it is the one that runs the play."""
-    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    for name in ("VIRTUAL_ENV", "ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"):
+        monkeypatch.delenv(name, raising=False)
     if environment is not None:
         monkeypatch.setenv("VIRTUAL_ENV", environment)
 
-    line = f"localhost ansible_connection=local ansible_python_interpreter={python}\n"
-    assert hosts(rundir) == line
+    line = f"localhost ansible_connection=local ansible_python_interpreter={python}"
+    temporary = f"ansible_remote_tmp={rundir.temp_dirs.path('one')}"
+    assert hosts(rundir) == f"{line} {temporary}\n"
+    monkeypatch.setenv("ANSIBLE_REMOTE_TMP", "/var/tmp")
+    assert hosts(rundir) == f"{line}\n"
 
 
 def test_an_inventory_is_a_file_or_a_directory(rundir: RunDir, tmp_path: Path) -> None:

@@ -113,6 +113,21 @@ def test_artifacts_contain_no_environment(rundirs: RunDirs, text: str) -> None:
     assert "SECR" not in "".join(path.read_text() for path in left)
 
 
+def test_artifacts_contain_no_empty_directories(rundirs: RunDirs) -> None:
+    """Each takes a block of the disk, and as much memory while the kernel caches it."""
+    with rundirs.open(REF) as rundir:
+        rundir.prepare(request("1"), AnsibleSettings())
+        with (
+            rundir.artifacts("1") as artifacts,
+            artifacts.below("job_events", create=True),
+            artifacts.below("fact_cache", create=True) as facts,
+        ):
+            facts.write("localhost", "{}")
+        rundir.clean_up(request("1"), left_processes=False)
+    found = rundirs.path_of(REF) / "artifacts" / "1"
+    assert [path.name for path in found.iterdir()] == ["fact_cache"]
+
+
 @pytest.mark.parametrize("name", ["a" * 253, "a" * 5000, "a" + "é😀" * 100])
 def test_the_longest_name_of_a_resource_is_not_an_error(rundirs: RunDirs, name: str) -> None:
     """The command of a failed run is kept, and everything is deleted.
