@@ -192,6 +192,10 @@ class Server:
             if not ready and self._role_files.is_pending:
                 self._role_files.step()
             elif not ready:
+                if not self._handed_over:
+                    # Loaded at the operator's start, not for a run: many runs will follow. Later,
+                    # the runs in progress would keep the memory as it was before.
+                    self._prepare()
                 self._gather_facts()
                 # If no fork is possible, the next run reports it.
                 with contextlib.suppress(OSError):
@@ -280,11 +284,16 @@ class Server:
         with contextlib.closing(self._fork().orders) as orders:
             send(orders, message, operator)
 
-    def _fork(self) -> _Spare:
-        """Fork a supervisor with its play."""
-        if not self._is_prepared and self._handed_over >= _FEW_RUNS:
+    def _prepare(self) -> None:
+        """Prepare for many forks, once."""
+        if not self._is_prepared:
             prepare_for_many_forks(self._patches)
             self._is_prepared = True
+
+    def _fork(self) -> _Spare:
+        """Fork a supervisor with its play."""
+        if self._handed_over >= _FEW_RUNS:
+            self._prepare()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = fork()
         if not pid:
