@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,8 +41,8 @@ class Version:
     resource_version: str
     generation: int
     deleting: bool
-    fields: str
-    """The entries of managedFields except those of the status, as JSON."""
+    fields: bytes
+    """The entries of managedFields except those of the status, as compressed JSON."""
     status: str
     """Digest of the entries of managedFields for the status."""
     status_last: bool
@@ -63,7 +64,7 @@ class Version:
             resource_version=metadata.get("resourceVersion", ""),
             generation=metadata.get("generation") or 0,
             deleting=bool(metadata.get("deletionTimestamp")),
-            fields=_text(others),
+            fields=zlib.compress(_text(others).encode()),
             status=_digest(of_status),
             status_last=_latest(of_status) > _latest(others),
             metadata=_text(_compared(metadata, of_status, others)),
@@ -159,8 +160,8 @@ def _managed(entry: Json) -> list[str]:
     return list(managed_paths(entry.get("fieldsV1") or {}))
 
 
-def _by_manager(fields: str) -> dict[tuple[str, str], Json]:
-    entries = json.loads(fields)
+def _by_manager(fields: bytes) -> dict[tuple[str, str], Json]:
+    entries = json.loads(zlib.decompress(fields))
     return {(entry.get("manager", ""), entry.get("operation", "")): entry for entry in entries}
 
 
