@@ -8,85 +8,62 @@ facts as a trusted template, and in arguments and results such a map failed the 
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from operator_runner.ansible.patches.replacing import replace
+from operator_runner.ansible.patches.replacing import replace, wrap
 
 _TYPE_KEY = "__ansible_type"
 _PAIRS_KEY = "__ansible_pairs"
 """The only key of a map that holds keys and values of a map of data with one of both keys."""
-_CACHE = "ansible._internal._json._profiles._cache_persistence"
-_MODULES = "ansible.module_utils._internal._json._profiles._module"
-_NAMES = ("legacy", "modern")
+_JSON = "ansible.module_utils._internal._json._profiles"
+_RESULTS = {"module_legacy_m2c", "module_modern_m2c"}
+_WRITTEN = {"cache_persistence", *_RESULTS}
+"""Names of the kinds of JSON in which maps of data are written as pairs."""
+_READ = {*_WRITTEN, "module_legacy_c2m", "module_modern_c2m"}
 
 
-class _Encoded(dict[str, Any]):
-    """A map whose keys are final; the encoder still encodes its values."""
+class _TypeKey(str):
+    """The type key where ansible-core writes it; in a map of data it is another text."""
+
+    __slots__ = ()
 
 
 def install() -> None:
-    """Change ansible-core in this process and its forks."""
-    _encode_data(_CACHE)
-    _decode_data(_CACHE)
-    for name in _NAMES:
-        _decode_data(f"{_MODULES}_{name}_c2m")
-        _decode_data(f"{_MODULES}_{name}_m2c", _or_data)
-        _encode_data(f"{_MODULES}_{name}_m2c")  # in forks that are modules
+    """Change ansible-core in this process and its forks, some of which are modules."""
+    type_key = "ansible.module_utils._internal._datatag:AnsibleSerializable._TYPE_KEY"
+    replace(type_key, _TypeKey(_TYPE_KEY))
+    wrap(f"{_JSON}:AnsibleProfileJSONEncoder.default", _encode)
+    wrap(f"{_JSON}:AnsibleProfileJSONDecoder.object_hook", _decode)
 
 
 def module_arguments(arguments: Mapping[str, Any], encoder: type[json.JSONEncoder]) -> str:
     """Return the JSON of a module's arguments, for a process with the patch."""
-    text = json.dumps(arguments, cls=encoder)
-    if _TYPE_KEY not in text and _PAIRS_KEY not in text:
-        return text
-    return json.dumps(_as_data(arguments), cls=encoder)
+    arguments_encoder: Any = encoder()
+    arguments_encoder.writes_pairs = True
+    return str(arguments_encoder.encode(arguments))
 
 
-def _encode_data(module: str) -> None:
-    profile = importlib.import_module(module)._Profile
-    serialize = profile.serialize_serializable_object
-    encoded = {
-        kind: (lambda value: _Encoded(serialize(value))) if function == serialize else function
-        for kind, function in profile.serialize_map.items()
-    }
-    replace(f"{module}:_Profile.serialize_map", {**encoded, dict: _encoded})
+def _encode(original: Callable[..., Any], encoder: Any, value: Any) -> Any:
+    encoded = original(encoder, value)
+    if type(encoded) is not dict or not (_TYPE_KEY in encoded or _PAIRS_KEY in encoded):
+        return encoded
+    writes_pairs = encoder.profile_name in _WRITTEN or hasattr(encoder, "writes_pairs")
+    if not writes_pairs or any(type(key) is _TypeKey for key in encoded):
+        return encoded
+    return {_PAIRS_KEY: [[key, item] for key, item in encoded.items()]}
 
 
-def _decode_data(
-    module: str, decode: Callable[[Callable[..., Any], dict[str, Any]], Any] | None = None
-) -> None:
-    profile = importlib.import_module(module)._Profile
-    functions = {_PAIRS_KEY: _decoded, **profile.deserialize_map}
-    if decode is not None:
-        original = functions[_TYPE_KEY]
-        functions[_TYPE_KEY] = lambda value: decode(original, value)
-    replace(f"{module}:_Profile.deserialize_map", functions)
-
-
-def _or_data(original: Callable[..., Any], value: dict[str, Any]) -> Any:
-    """Return the value that a map represents, else the map: a module's own process has no patch."""
+def _decode(original: Callable[..., Any], decoder: Any, value: dict[str, Any]) -> Any:
+    if decoder.profile_name not in _READ:
+        return original(decoder, value)
+    if _PAIRS_KEY in value:
+        checked = original(decoder, {_PAIRS_KEY: value[_PAIRS_KEY]})
+        return dict(checked[_PAIRS_KEY])
+    if _TYPE_KEY not in value or decoder.profile_name not in _RESULTS:
+        return original(decoder, value)
     try:
-        return original(dict(value))
+        return original(decoder, dict(value))
     except (AttributeError, KeyError, TypeError, ValueError):
-        return value
-
-
-def _encoded(value: Mapping[str, Any]) -> _Encoded:
-    if _TYPE_KEY in value or _PAIRS_KEY in value:
-        return _Encoded({_PAIRS_KEY: [[key, item] for key, item in value.items()]})
-    return _Encoded(value)
-
-
-def _decoded(value: dict[str, Any]) -> dict[str, Any]:
-    return dict(value[_PAIRS_KEY])
-
-
-def _as_data(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(_encoded({key: _as_data(item) for key, item in value.items()}))
-    if isinstance(value, list | tuple):
-        return [_as_data(item) for item in value]
-    return value
+        return value  # data: a module's own process has no patch

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import itertools
 import json
 import os
@@ -47,15 +46,19 @@ _ENVIRONMENT = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LC_CTYPE",
 _SHORT_SLEEPS = 20
 _sleeps = itertools.count()
 """Numbers of the sleeps of this process."""
+_FACTS = "ansible.module_utils.facts"
+_LINUX = f"{_FACTS}.hardware.linux"
+_OWN = ("process", "programs")
+"""Signals that all cached facts depend on."""
 _CAPABILITIES = ("Uid:", "Gid:", "Groups:", "Cap")
 
 
 @dataclass(frozen=True, slots=True)
 class FactCache:
-    """Results of functions of ansible-core, their time, and the signals that they depend on."""
+    """Results of collectors and programs, their time, and the signals that they depend on."""
 
     results: dict[str, str] = field(default_factory=dict)
-    """Results as JSON, by the function's name and its arguments."""
+    """Results as JSON, by the name of the collector or the command."""
     signals: dict[str, Any] = field(default_factory=dict)
     gathered_at: float = float("-inf")
     """Seconds of the monotonic clock, which all processes of a machine share."""
@@ -94,6 +97,8 @@ class _State:
     recorded: dict[str, str] | None = None
     signals: dict[str, Any] | None = None
     attempt: CachedGathering | None = None
+    is_at_hardware = False
+    """Whether the facts of the hardware are being gathered."""
 
     def unchanged(self, names: tuple[str, ...]) -> bool:
         """Return whether the sources of facts that these signals describe are unchanged."""
@@ -160,30 +165,16 @@ def all_signals() -> dict[str, Any]:
             [os.environ.get(name) for name in _ENVIRONMENT],
             _root(),
         ],
-        # Without the numbers that each mount namespace has of its own.
-        "mounts": [line.split()[3:] for line in _text("/proc/self/mountinfo").splitlines()],
     }
 
 
 def install() -> None:
     """Make the module `setup` use cached facts, in this process and its forks."""
-    from ansible.module_utils.facts.collector import BaseFactCollector
-    from ansible.module_utils.facts.hardware import linux
-
-    own = ("process", "programs")
-    collect = f"{BaseFactCollector.__module__}:BaseFactCollector.collect_with_namespace"
-    wrap(collect, functools.partial(_collect, own))
-    for owner, name, signals in (
-        (linux, "get_best_parsable_locale", ()),
-        (linux.LinuxHardware, "get_device_facts", ("devices",)),
-        (linux.LinuxHardware, "get_lvm_facts", ("devices",)),
-        (linux.LinuxHardware, "_lsblk_uuid", ("devices",)),
-        (linux.LinuxHardware, "_udevadm_uuid", ("devices",)),
-    ):
-        _keep(owner, name, (*signals, *own))
-    _keep(linux.LinuxHardware, "_find_bind_mounts", own, adjusted=_bind_mounts_of_this_process)
+    wrap(f"{_FACTS}.collector:BaseFactCollector.collect_with_namespace", _collect)
+    wrap(f"{_LINUX}:LinuxHardware.get_device_facts", _device_facts)
+    wrap("ansible.module_utils.basic:AnsibleModule.run_command", _run_command)
     # It waits a tenth of a second for mounts, also for those that have answered.
-    replace(f"{linux.__name__}:time", SimpleNamespace(**{**vars(time), "sleep": _sleep}))
+    replace(f"{_LINUX}:time", SimpleNamespace(**{**vars(time), "sleep": _sleep}))
 
 
 _SIGNALS_OF_COLLECTORS: Mapping[str, tuple[str, ...]] = {
@@ -199,19 +190,59 @@ _SIGNALS_OF_COLLECTORS: Mapping[str, tuple[str, ...]] = {
 """Collectors whose facts are cached, and what these depend on."""
 
 
+_SIGNALS_OF_PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "locale": (),
+    **dict.fromkeys(("lsblk", "udevadm", "vgs", "lvs", "pvs", "dmsetup"), ("devices",)),
+}
+"""Programs of the collector of hardware whose output is cached, and what it depends on."""
+
+
 def _collect(
-    own: tuple[str, ...],
-    original: Callable[..., Any],
-    collector: Any,
-    module: Any = None,
-    collected_facts: Any = None,
+    original: Callable[..., Any], collector: Any, module: Any = None, collected_facts: Any = None
 ) -> Any:
     kind = type(collector)
-    signals = _SIGNALS_OF_COLLECTORS.get(kind.__name__)
+    name = kind.__name__ if kind.__module__.startswith(f"{_FACTS}.") else ""
     gather = functools.partial(original, collector, module, collected_facts)
-    if signals is None or not kind.__module__.startswith("ansible.module_utils.facts."):
+    if name in _SIGNALS_OF_COLLECTORS:
+        return _cached_or_gathered(name, _SIGNALS_OF_COLLECTORS[name], gather)
+    _state.is_at_hardware = name == "LinuxHardwareCollector"
+    try:
         return gather()
-    return _cached_or_gathered(json.dumps([kind.__name__]), (*signals, *own), gather)
+    finally:
+        _state.is_at_hardware = False
+
+
+def _device_facts(original: Callable[..., Any], hardware: Any) -> Any:
+    return _cached_or_gathered("devices", ("devices",), functools.partial(original, hardware))
+
+
+def _run_command(original: Callable[..., Any], module: Any, args: Any, **options: Any) -> Any:
+    run = functools.partial(original, module, args, **options)
+    if _state.is_at_hardware:
+        words = args.split() if isinstance(args, str) else args
+        program = os.path.basename(words[0])  # noqa: PTH119
+        if program in _SIGNALS_OF_PROGRAMS:
+            return _cached_or_gathered(" ".join(words), _SIGNALS_OF_PROGRAMS[program], run)
+        if program == "findmnt" and (mounts := _mounts()) is not None:
+            return 0, mounts, ""
+    if _state.attempt is not None:
+        refuse()
+    return run()
+
+
+def _mounts() -> str | None:
+    """Return what `findmnt` prints; None if names of mounts have special characters.
+
+    A run has mounts of its own, which cannot be cached.
+    """
+    lines = []
+    for line in _text("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        root, point = before.split()[3:5]
+        source = after.split()[1]
+        lines.append(f"{point} {source}" + (f"[{root}]" if root != "/" else ""))
+    text = "\n".join(lines).replace("\\040", " ")
+    return None if "\\" in text else text
 
 
 def _sleep(seconds: float) -> None:
@@ -219,81 +250,23 @@ def _sleep(seconds: float) -> None:
     time.sleep(min(seconds, 0.0002 if next(_sleeps) < _SHORT_SLEEPS else 0.002))
 
 
-def _keep(
-    owner: Any,
-    name: str,
-    signals: tuple[str, ...],
-    adjusted: Callable[[Any], Any] = lambda value: value,
-) -> None:
-    """Wrap a function; `adjusted` returns a cached result as it is here, None if unknown."""
-    original: Callable[..., Any] = getattr(owner, name)
-
-    @functools.wraps(original)
-    def cached_or_gathered(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # They are given a device, or nothing but what gathers.
-        key = json.dumps([f"{owner.__name__}.{name}", *args])
-        gather = functools.partial(original, self, *args, **kwargs)
-        return _cached_or_gathered(key, signals, gather, adjusted)
-
-    replace(_address(owner, name), cached_or_gathered)
-
-
-def _cached_or_gathered(
-    key: str,
-    signals: tuple[str, ...],
-    gather: Callable[[], Any],
-    adjusted: Callable[[Any], Any] = lambda value: value,
-) -> Any:
+def _cached_or_gathered(key: str, signals: tuple[str, ...], gather: Callable[[], Any]) -> Any:
     """Return a cached result if its signals are unchanged, else what `gather` returns."""
     text = _state.cache.results.get(key)
-    if text is not None and not _state.cache.is_old and _state.unchanged(signals):
-        value = adjusted(_decoded(text))
-        if value is not None:
-            return value
+    if text is not None and not _state.cache.is_old and _state.unchanged((*signals, *_OWN)):
+        return json.loads(text)
     if _state.attempt is not None:
         refuse()
-    before = _warnings()
+    before = warnings()
     result = gather()
-    if _state.recorded is not None and _warnings() == before:
+    if _state.recorded is not None and warnings() == before:
         with contextlib.suppress(TypeError):
-            _state.recorded[key] = _encoded(result)
+            # A set within is a list, which the module makes of it too.
+            _state.recorded[key] = json.dumps(result, default=sorted)
     return result
 
 
-def _address(owner: Any, name: str) -> str:
-    """Return the address of a function in the registry of patches."""
-    if inspect.ismodule(owner):
-        return f"{owner.__name__}:{name}"
-    return f"{owner.__module__}:{owner.__name__}.{name}"
-
-
-def _bind_mounts_of_this_process(kept: set[str]) -> set[str] | None:
-    """Return mount points of bind mounts, given those where facts were gathered.
-
-    A run has mounts of its own. `findmnt` calls a mount one whose root is not that of its file
-    system.
-    """
-    before, now = (
-        {(point, root) for root, point, *_ in signals["mounts"]}
-        for signals in (_state.cache.signals, _state.signals or all_signals())
-    )
-    gone, new = ({point for point, _ in pairs} for pairs in (before - now, now - before))
-    if gone & {point for point, _ in now} or any("\\" in point for point in new):
-        return None
-    return (kept - gone) | {point for point, root in now - before if root != "/"}
-
-
-def _encoded(result: Any) -> str:
-    """Return JSON; a set within is a list, which the module makes of it too. Raises TypeError."""
-    return json.dumps({"value": result, "is_set": isinstance(result, set)}, default=sorted)
-
-
-def _decoded(text: str) -> Any:
-    kept = json.loads(text)
-    return set(kept["value"]) if kept["is_set"] else kept["value"]
-
-
-def _warnings() -> int:
+def warnings() -> int:
     """Return how many warnings and deprecations the module has to report."""
     from ansible.module_utils.common import warnings
 

@@ -15,21 +15,24 @@ NEWEST_CORE = (2, 21)
 """The newest ansible-core that the patches are tested with; plays run cold with later ones."""
 ABSENT = "absent"
 """Signature of a name that the library does not define; the patch adds it."""
-_MODULE = (
-    "(argument_spec, bypass_checks=False, no_log=False, mutually_exclusive=None, "
-    "required_together=None, required_one_of=None, add_file_common_args=False, "
-    "supports_check_mode=False, required_if=None, required_by=None)"
+_RUN_COMMAND = (
+    "(self, args, check_rc=False, close_fds=True, executable=None, data=None, binary_data=False, "
+    "path_prefix=None, cwd=None, use_unsafe_shell=False, prompt_regex=None, environ_update=None, "
+    "umask=None, encoding='utf-8', errors='surrogate_or_strict', expand_user_and_vars=True, "
+    "pass_fds=None, before_communicate_callback=None, ignore_invalid_cwd=True, "
+    "handle_exceptions=True)"
 )
 _COLLECT = "(self, module=None, collected_facts=None)"
 _FORKSERVER = "operator_runner.ansible.forkserver"
 _ENGINE = "ansible._internal._templating._engine:TemplateEngine"
 _DATATAG = "ansible.module_utils._internal._datatag"
+_MARKERS = "ansible._internal._templating._jinja_common"
 _BITS = "ansible._internal._templating._jinja_bits:AnsibleEnvironment"
 _ACTION = "ansible.plugins.action:ActionBase"
 _FACTS = "ansible.module_utils.facts"
 _LINUX = f"{_FACTS}.hardware.linux"
+_PROFILES = "ansible.module_utils._internal._json._profiles"
 _CACHE = "ansible._internal._json._profiles._cache_persistence"
-_MODULE_PROFILE = "ansible.module_utils._internal._json._profiles._module"
 _DISPLAY_PLUGIN = "ansible_runner.display_callback.callback.awx_display:EventContext"
 
 
@@ -154,33 +157,14 @@ PATCHES: tuple[Patch, ...] = (
                 f"{_FACTS}.collector:BaseFactCollector",
                 collect_with_namespace=_COLLECT,
             ),
-            *_symbols(
-                _LINUX,
-                get_best_parsable_locale="(module, preferences=None, raise_on_locale=False)",
-                time="module",
-            ),
-            *_symbols(
-                f"{_LINUX}:LinuxHardware",
-                get_device_facts="(self)",
-                get_lvm_facts="(self)",
-                _lsblk_uuid="(self)",
-                _udevadm_uuid="(self, device)",
-                _find_bind_mounts="(self)",
-            ),
-            # While `setup` runs in the play:
-            *_symbols(
-                "ansible.module_utils.basic", _ANSIBLE_ARGS="NoneType", _ANSIBLE_PROFILE="NoneType"
-            ),
-            *_symbols(f"{_FACTS}.ansible_collector", sys="module"),
-            *_symbols("ansible.modules.setup", AnsibleModule=_MODULE),
-        ),
-        uses=_symbols(
-            "ansible.module_utils.basic:AnsibleModule", _record_module_result="(self, o)"
+            *_symbols(_LINUX, time="module"),
+            *_symbols(f"{_LINUX}:LinuxHardware", get_device_facts="(self)"),
+            *_symbols("ansible.module_utils.basic:AnsibleModule", run_command=_RUN_COMMAND),
         ),
         reason="Facts that do not change in the life of the fork server are gathered once, and the"
         " module `setup` runs in the play's process with them.",
         gain="0.47 of 0.54 s of CPU time of an empty role (ADR 19)",
-        requires=("module-forks",),
+        requires=("module-forks", "shared-module-process"),
     ),
     Patch(
         name="module-forks",
@@ -322,7 +306,6 @@ PATCHES: tuple[Patch, ...] = (
             *_symbols(_BITS, concat="(nodes)"),
             *_symbols(
                 _ENGINE,
-                _compile_template="(self, template, options)",
                 _post_render_mutation="(self, template, result, options)",
                 evaluate_expression="(self, expression, *, local_variables=None, "
                 "escape_backslashes=True, _render_jinja_const_template=False)",
@@ -348,17 +331,11 @@ PATCHES: tuple[Patch, ...] = (
         name="data-maps",
         install="operator_runner.ansible.data_maps:install",
         replaces=(
-            *_symbols(f"{_CACHE}:_Profile", serialize_map="dict", deserialize_map="dict"),
-            *(
-                Symbol(f"{_MODULE_PROFILE}_{name}:_Profile.{attribute}", "dict")
-                for name, attribute in (
-                    *(("legacy_c2m", "deserialize_map"), ("modern_c2m", "deserialize_map")),
-                    *(("legacy_m2c", "deserialize_map"), ("modern_m2c", "deserialize_map")),
-                    *(("legacy_m2c", "serialize_map"), ("modern_m2c", "serialize_map")),
-                )
-            ),
+            *_symbols(f"{_DATATAG}:AnsibleSerializable", _TYPE_KEY="str"),
+            *_symbols(f"{_PROFILES}:AnsibleProfileJSONEncoder", default="(self, o)"),
+            *_symbols(f"{_PROFILES}:AnsibleProfileJSONDecoder", object_hook="(self, pairs)"),
         ),
-        uses=_symbols(f"{_CACHE}:_Profile", serialize_serializable_object="(value)"),
+        uses=_symbols(f"{_CACHE}:Encoder", profile_name="str"),
         reason="A map of data with Ansible's type key was a template (ADR 17); in cold runs too.",
         gain="structural: resource writers run no commands through cached facts",
         is_essential=True,
@@ -384,21 +361,14 @@ PATCHES: tuple[Patch, ...] = (
         install="operator_runner.ansible.templating.error_locations:install",
         replaces=(
             *_symbols(
-                "ansible._internal._templating._jinja_common:UndefinedMarker",
+                f"{_MARKERS}:Marker",
                 __init__="(self, hint=None, obj=Ellipsis, name=None, exc=Ellipsis, *args, "
                 "_no_template_source=False, **kwargs)",
-                _undefined_message="property",
             ),
+            *_symbols(f"{_MARKERS}:UndefinedMarker", _undefined_message="property"),
             *_symbols(
-                "ansible._internal._templating._jinja_common:CapturedExceptionMarker",
-                __init__="(self, exception)",
-            ),
-            *(
-                Symbol(
-                    f"ansible._internal._templating.{module}:create_template_error",
-                    "(ex, variable, is_expression)",
-                )
-                for module in ("_jinja_bits", "_engine")
+                "ansible._internal._templating._jinja_bits",
+                create_template_error="(ex, variable, is_expression)",
             ),
         ),
         uses=(

@@ -15,8 +15,11 @@ from typing import Any, TypeAlias
 
 from ansible._internal._datatag._tags import Origin
 from ansible._internal._task import TaskContext
-from ansible._internal._templating import _engine, _jinja_bits
-from ansible._internal._templating._jinja_common import CapturedExceptionMarker, UndefinedMarker
+from ansible._internal._templating._jinja_common import (
+    CapturedExceptionMarker,
+    Marker,
+    UndefinedMarker,
+)
 from ansible._internal._templating._utils import TemplateContext
 from ansible.errors import AnsibleTemplateError
 from jinja2 import TemplateSyntaxError
@@ -25,8 +28,6 @@ from jinja2.utils import missing
 from operator_runner.ansible.patches.replacing import replace, wrap
 from operator_runner.ansible.templating.name_hints import key_hint, variable_hint
 
-_MARKER = f"{UndefinedMarker.__module__}:UndefinedMarker"
-_CAPTURED = f"{CapturedExceptionMarker.__module__}:CapturedExceptionMarker"
 _TEMPLATE_GLOBAL = "__jinja_template__"
 _TEXT_NAME = "<template>"
 """Name of the code of a template that jinja2 has not read from a file."""
@@ -41,28 +42,27 @@ _Line: TypeAlias = tuple[str, int]
 
 def install() -> None:
     """Change messages of this process and its forks."""
-    wrap(f"{_MARKER}.__init__", _init_marker)
-    replace(f"{_MARKER}._undefined_message", property(_undefined_message))
-    wrap(f"{_CAPTURED}.__init__", _init_captured)
-    for module in (_jinja_bits, _engine):
-        wrap(f"{module.__name__}:create_template_error", _create_template_error)
+    wrap(f"{Marker.__module__}:Marker.__init__", _init_marker)
+    replace(f"{Marker.__module__}:UndefinedMarker._undefined_message", property(_undefined_message))
+    wrap("ansible._internal._templating._jinja_bits:create_template_error", _create_template_error)
 
 
 def _init_marker(original: Callable[..., None], marker: Any, *args: Any, **kwargs: Any) -> None:
-    """Record the line while the code of the template is running."""
+    """Record the line of something undefined, or of a failed filter, test or lookup.
+
+    It is reported later, when the code of the template is no longer running.
+    """
     original(marker, *args, **kwargs)
     template = marker._marker_template_source
-    origin = _origin(template, _running_line())
-    if origin is not None:
-        marker._marker_template_source = origin.tag(template)
-
-
-def _init_captured(original: Callable[..., None], marker: Any, exception: Exception) -> None:
-    """Add the line to the error of a filter, a test or a lookup, which is reported later."""
-    original(marker, exception)
-    if isinstance(exception, AnsibleTemplateError) and exception.obj is None:
-        exception.obj = marker._marker_template_source
-        _locate(exception, exception.obj, _running_line())
+    if isinstance(marker, UndefinedMarker):
+        origin = _origin(template, _running_line())
+        if origin is not None:
+            marker._marker_template_source = origin.tag(template)
+    elif isinstance(marker, CapturedExceptionMarker):
+        error = sys.exception()  # the marker does not have it yet
+        if isinstance(error, AnsibleTemplateError) and error.obj is None:
+            error.obj = template
+            _locate(error, template, _running_line())
 
 
 def _undefined_message(marker: Any) -> str:

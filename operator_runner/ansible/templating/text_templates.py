@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Number
@@ -35,8 +35,6 @@ from operator_runner.ansible.templating.text_types import (
 _ONE_NAME = re.compile(r"{{\s*(\w*)\s*}}$")
 _WORDS_OF_FACTS = {"true": True, "yes": True, "false": False, "no": False}
 
-Compiled = Callable[[Mapping[str, Any]], Any]
-
 
 @dataclasses.dataclass(**_tag_dataclass_kwargs)
 class StaysText(AnsibleSingletonTagBase):  # type: ignore[misc]
@@ -54,7 +52,6 @@ def install(text_filters: Iterable[str]) -> None:
     """
     replace(f"{bits.__name__}:AnsibleEnvironment.concat", staticmethod(_concat))
     engine = f"{TemplateEngine.__module__}:TemplateEngine"
-    wrap(f"{engine}._compile_template", _compile_template)
     wrap(f"{engine}._post_render_mutation", _post_render_mutation)
     wrap(f"{engine}.evaluate_expression", _evaluate_expression)
     plugins = f"{JinjaPluginIntercept.__module__}:JinjaPluginIntercept"
@@ -67,6 +64,10 @@ def _concat(nodes: Iterable[Any]) -> Any:
     """Return the result of a template, a macro or a block; see `AnsibleEnvironment.concat`."""
     found = list(bits._flatten_nodes(map(unrolled, nodes)))
     context = TemplateContext.current()
+    if (name := _ONE_NAME.match(context.template_value)) is not None:
+        value = context.templar.available_variables.get(name[1], "")
+        if value is None or isinstance(value, Number):
+            return value
     is_file = not context.options.escape_backslashes
     stays_text = is_file and (context.is_top_level or not _converts_files.get())
     if len(found) == 1 and not stays_text and _keeps_type(found[0]):
@@ -90,21 +91,6 @@ def _checked(node: Any) -> Any:
     """Return a value. Raises MarkerError if it contains something undefined."""
     bits._finalize_template_result(node, bits.FinalizeMode.CONCAT)
     return node
-
-
-def _compile_template(
-    original: Callable[..., Compiled], engine: Any, template: str, options: Any
-) -> Compiled:
-    compiled = original(engine, template, options)
-    name = _ONE_NAME.match(template)
-    if name is None:
-        return compiled
-
-    def render(variables: Mapping[str, Any]) -> Any:
-        value = variables.get(name[1], "")
-        return value if value is None or isinstance(value, Number) else compiled(variables)
-
-    return render
 
 
 def _post_render_mutation(
