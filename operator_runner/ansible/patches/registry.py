@@ -98,6 +98,20 @@ PATCHES: tuple[Patch, ...] = (
         is_essential=True,
     ),
     Patch(
+        name="jinja-names",
+        install=f"{_FORKSERVER}.plugins:install_jinja_names",
+        replaces=_symbols(
+            "ansible.plugins.loader:Jinja2Loader",
+            get_with_context="(self, name, *args, **kwargs)",
+        ),
+        uses=_symbols(
+            "ansible.plugins.loader:Jinja2Loader",
+            _ensure_non_collection_wrappers="(self, *args, **kwargs)",
+        ),
+        reason="ansible-core searches all its plugins for each of Jinja's own filters and tests.",
+        gain="5 % of the CPU time of a run of the nginx role (ADR 28)",
+    ),
+    Patch(
         name="compiled-templates",
         install=f"{_FORKSERVER}.compiled_templates:install",
         replaces=_symbols(
