@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import ansible_runner
 
-from operator_runner.ansible.patches.replacing import wrap
 from operator_runner.core.ansible_modules import Trait, modules_with
 
 _ACTIONS = (
@@ -65,49 +63,6 @@ def _load_all(loader: Any) -> None:
     # A play is to look for directories itself; that of variables also takes these as a sign
     # that it has looked for all of its plugins.
     loader._paths = None
-
-
-def install_jinja_names() -> None:
-    """Spare templates the search for Jinja's own filters and tests in ansible.builtin.
-
-    ansible-core goes through all of its plugins for each name and environment before it takes
-    Jinja's. Plugins of the user with such a name are found as before.
-    """
-    from ansible.plugins import loader
-    from jinja2 import filters, tests
-
-    known = {
-        each.type: frozenset(names) - _names_of_core(each, loader)
-        for each, names in (
-            (loader.filter_loader, filters.FILTERS),
-            (loader.test_loader, tests.TESTS),
-        )
-    }
-
-    def get_with_context(
-        original: Callable[..., Any], self: Any, name: str, *args: Any, **kwargs: Any
-    ) -> Any:
-        if name in known[self.type] and not args and not kwargs:
-            self._ensure_non_collection_wrappers()
-            if name not in self._cached_non_collection_wrappers:
-                nothing = loader.PluginLoadContext(self.type, self.package)
-                return loader.get_with_context_result(None, nothing)
-        return original(self, name, *args, **kwargs)
-
-    wrap(f"{loader.__name__}:Jinja2Loader.get_with_context", get_with_context)
-
-
-def _names_of_core(each: Any, loader: Any) -> set[str]:
-    """Return the names of filters or tests that ansible.builtin has, or sends elsewhere."""
-    import ansible
-
-    own = Path(ansible.__file__).parent
-    loaded = each._module_cache.items()
-    modules = (module for path, module in loaded if Path(path).is_relative_to(own))
-    plugins = (getattr(module, each.class_name)() for module in modules)
-    names = {name for one in plugins for name in getattr(one, each.method_map_name)()}
-    routing = loader._get_collection_metadata("ansible.builtin").get("plugin_routing") or {}
-    return names | set(routing.get(each.type) or {})
 
 
 def _load_settings(loader: Any, name: str, module: Any, path: str) -> None:

@@ -66,7 +66,7 @@ _LATE = (
 """Imports of these modules while they work; tests/contract/ansible/test_preloaded.py looks."""
 _PATCHES = (
     *("compiled-templates", "deep-copies", "plugin-lookups", "cached-facts", "caller-frames"),
-    *("data-maps", "jinja-names"),
+    "data-maps",
 )
 """Patches that hold in the fork server, and so in all its forks."""
 
