@@ -6,8 +6,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# The Python that makes .venv, by default the newest of this machine; everything else runs in .venv.
-PYTHON ?= $(or $(call python,3.14),$(call python,3.13),$(call python,3.12),$(call python,3.11),python3)
+# The Python that makes .venv, by default the newest tested one of this machine, else 3.14; everything
+# else runs in .venv.
+PYTHON ?= $(or $(call python,3.13),$(call python,3.12),$(call python,3.11),$(call python,3.14),python3)
 # The first Python of a release that can make virtual environments; pyenv has the command for
 # versions that are not chosen too.
 python = $(shell for python in python$(1) /usr/bin/python$(1) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(1).*/bin/python3; do \
@@ -148,7 +149,7 @@ fmt: $(INSTALLED) ## Format the code and apply lint fixes
 bytecode: $(COMPILED) ## Compile installed packages and changed sources to bytecode
 	@$(BIN)/python -m compileall -q operator_runner
 
-demo olm-demo run contract functional first-day e2e slow bench bench-forks bench-patches soak bench-etcd scale: bytecode
+demo olm-demo run contract functional first-day e2e slow bench bench-cores bench-forks bench-patches soak bench-etcd scale: bytecode
 
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
@@ -187,10 +188,14 @@ test-matrix: ## Run what depends on ansible-core with all Pythons and cores; PAI
 
 test-pair-%:
 	$(TITLE) "Python $(subst -, with ansible-core ,$*)"
+	@$(MAKE) pair-$*
+	@build/matrix/$*/bin/pytest $(MATRIX_TESTS) $(TWO) --junitxml=$(REPORTS)/matrix/$*.xml --hypothesis-profile=short $(ARGS)
+
+# The environment of a pair, in build/matrix.
+pair-%:
 	@python='$(call python,$(firstword $(subst -, ,$*)))'; core='$(lastword $(subst -, ,$*))'; \
 	[ -n "$$python" ] || { echo 'Python $(firstword $(subst -, ,$*)) not found'; exit 1; }; \
-	$(MAKE) bytecode VENV=build/matrix/$* PYTHON="$$python" CORE="$$core"; \
-	build/matrix/$*/bin/pytest $(MATRIX_TESTS) $(TWO) --junitxml=$(REPORTS)/matrix/$*.xml --hypothesis-profile=short $(ARGS)
+	$(MAKE) bytecode VENV=build/matrix/$* PYTHON="$$python" CORE="$$core"
 
 .PHONY: contract
 contract: $(INSTALLED) ## Run contract tests: one part at a time, on real dependencies
@@ -304,6 +309,10 @@ bench-forks: $(INSTALLED) ## Fork the preloaded process 100,000 times; ARGS=--mo
 .PHONY: bench-patches
 bench-patches: $(INSTALLED) ## Measure the gain of each patch of ansible-core; ARGS='deep-copies --pairs 20'
 	@$(BIN)/python -m bench.patches $(ARGS)
+
+.PHONY: bench-cores
+bench-cores: $(INSTALLED) $(CORES_3.13:%=pair-3.13-%) ## Compare warm with cold runs, with each ansible-core on Python 3.13
+	@$(BIN)/python -m bench.cores $(CORES_3.13:%=build/matrix/3.13-%/bin/operator-runner) $(ARGS)
 
 .PHONY: bench-etcd
 bench-etcd: $(INSTALLED) ## Inject faults into the etcd example for ten minutes; ARGS='--minutes 60 --seed 1'
@@ -430,7 +439,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	  exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) cannot make virtual environments. Debian: apt-get install python3-venv"; exit 1; }
-	@echo "Installing the locked dependencies into $(VENV) (500 MB, about half a minute) ..."
+	@echo "Installing the locked dependencies into $(VENV) (600 MB, about half a minute) ..."
 	@$(PYTHON) -m venv $$([ -e $@ ] || echo --clear) $(VENV)
 ifdef CORE
 	@grep '^[a-z].*==' requirements.lock | sed '/^ansible\(-core\)\?==/d; s/ *\\$$//' > $(VENV)/locked.txt

@@ -7,10 +7,9 @@ longer the play fails with "Local RPC server did not start".
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
-from typing import Any
+from multiprocessing import util
 
 _MAX_BYTES = 107
 _ADDED_BYTES = len("/pymp-12345678/listener-12345678")
@@ -26,6 +25,8 @@ def shorten_socket_paths() -> None:
     if len(os.fsencode(temp_dir)) + _ADDED_BYTES <= _MAX_BYTES:
         return
     descriptor = os.open(temp_dir, os.O_PATH | os.O_DIRECTORY)
-    process: Any = multiprocessing.current_process()
-    # multiprocessing has a private setting only.
-    process._config["tempdir"] = f"/proc/self/fd/{descriptor}"  # noqa: SLF001
+    tempfile.tempdir = f"/proc/self/fd/{descriptor}"
+    try:
+        util.get_temp_dir()  # multiprocessing keeps this directory
+    finally:
+        tempfile.tempdir = temp_dir

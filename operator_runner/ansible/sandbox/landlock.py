@@ -42,6 +42,7 @@ class _Scope(ctypes.Structure):
 
 class _PathBeneath(ctypes.Structure):
     _pack_ = 1
+    _layout_ = "ms"  # since Python 3.14 a packed structure has to name it
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
