@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from operator_runner.core.model import Json
+if TYPE_CHECKING:
+    from operator_runner.core.model import Json
 
 VARIABLE = "OPERATOR_RUNNER_ANSWERS"
 """Path of the named pipe, in the environment of a run that asks."""

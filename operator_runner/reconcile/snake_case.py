@@ -9,9 +9,10 @@ IP, and `snake_keys` documents which of two equal names wins.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from operator_runner.core.model import Json
+if TYPE_CHECKING:
+    from operator_runner.core.model import Json
 
 _SPECIAL_WORDS = ("HTTP", "URL", "IP")
 _NUMBERS = re.compile(r"([a-zA-Z])([0-9]+)([a-zA-Z]([0-9]+))")

@@ -210,7 +210,12 @@ class Server:
                 self._end()
 
     def _idle_timeout(self) -> float | None:
-        """Return the seconds to wait for a request before background work; None: no limit."""
+        """Return the seconds to wait for a request before background work; None: no limit.
+
+        After the first run there is none: where edits are far apart, no other run follows.
+        """
+        if self._handed_over == 1:
+            return None
         if self._role_files.is_pending:
             return 0.0
         return _IDLE_SECONDS if self._spare is None and not self._is_stale else None

@@ -474,6 +474,8 @@ async def test_a_run_without_a_process_does_not_affect_others(tmp_path: Path) ->
     async with open_launcher("warm", settings) as launcher:
         runs = Runs(tmp_path, launcher, others)
         (server,) = runs.servers()
+        # After the first run, the next one is not forked in advance.
+        assert (await runs("- debug:\n")).successful
         waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
         await asyncio.to_thread(eventually, lambda: _has_forked_next(server))
         await _refuse_a_run(runs, server)
