@@ -6,9 +6,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# The Python that makes .venv, by default the newest tested one of this machine, else 3.14; everything
-# else runs in .venv.
-PYTHON ?= $(or $(call python,3.13),$(call python,3.12),$(call python,3.11),$(call python,3.14),python3)
+# The Python that makes .venv, by default the newest of this machine; everything else runs in .venv.
+PYTHON ?= $(or $(call python,3.14),$(call python,3.13),$(call python,3.12),$(call python,3.11),python3)
 # The first Python of a release that can make virtual environments; pyenv has the command for
 # versions that are not chosen too.
 python = $(shell for python in python$(1) /usr/bin/python$(1) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(1).*/bin/python3; do \
