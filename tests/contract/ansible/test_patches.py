@@ -294,6 +294,8 @@ def test_text_types_that_do_not_fit_end_the_play(monkeypatch: pytest.MonkeyPatch
     """With other types a role would do other things; the message has a hint."""
     changed = "ansible._internal._templating._engine.TemplateEngine._post_render_mutation"
     monkeypatch.setattr(changed, lambda self: None)  # noqa: ARG005
+    # Installing sets it otherwise, and later tests in this process would have it.
+    monkeypatch.setenv("ANSIBLE_INJECT_FACT_VARS", "true")
     with pytest.raises(SystemExit) as ended:
         compatibility.install()
     assert "patch text-types does not fit ansible-core" in str(ended.value)
