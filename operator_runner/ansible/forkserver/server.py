@@ -212,7 +212,7 @@ class Server:
     def _idle_timeout(self) -> float | None:
         """Return the seconds to wait for a request before background work; None: no limit.
 
-        After the first run there is none: where edits are far apart, no other run follows.
+        Nothing is prepared after the first run: where edits are far apart, no other one follows.
         """
         if self._handed_over == 1:
             return None
