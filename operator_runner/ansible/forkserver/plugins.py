@@ -23,8 +23,6 @@ _PLUGINS = (
     *("become", "cache", "callback", "connection", "filter", "inventory", "lookup", "shell"),
     *("strategy", "test", "vars"),
 )
-_REMOTE_CONNECTIONS = frozenset({"paramiko_ssh", "psrp", "ssh", "winrm"})
-"""Runs that use one load it, with its long documentation. Others are for this host."""
 DISPLAY = os.path.realpath(
     Path(ansible_runner.__file__).parent / "display_callback" / "callback" / "awx_display.py"
 )
@@ -50,9 +48,9 @@ def _load_all(loader: Any) -> None:
 
     own = Path(ansible.__file__).parent
     for path in PluginLoader.all(loader, path_only=True):
-        name = Path(path).stem
-        if name in _REMOTE_CONNECTIONS or not Path(path).is_relative_to(own):
+        if not Path(path).is_relative_to(own):
             continue
+        name = Path(path).stem
         context = PluginLoadContext(loader.type, loader.package)
         context.resolve_legacy(name, {name: PluginPathContext(path, True)})
         module = loader._load_module_source(

@@ -213,19 +213,23 @@ async def test_a_cancelled_run_leaves_no_process(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("end", ["success", "failure", "timeout", "cancellation"])
-async def test_a_run_holds_one_descriptor_until_its_end(runs: Runs, end: str) -> None:
+async def test_a_run_holds_one_descriptor_until_its_end(
+    runs: Runs, end: str, tmp_path: Path
+) -> None:
     """That of its private data dir, which is opened once; waiting resources hold none."""
-    nap = new_nap()
-    hang = f"- command: sleep {nap}\n" if end in {"timeout", "cancellation"} else ""
+    gate = tmp_path / "gate"
     last = "- fail:\n" if end == "failure" else "- debug:\n"
     assert _descriptors(runs) == []
-    running = asyncio.create_task(runs(hang + last, hours=1))
-    path = str(runs.rundirs.path_of(REF))
-    await asyncio.to_thread(eventually, lambda: path in _descriptors(runs))
-    if hang:
-        await asyncio.to_thread(eventually, lambda: sleepers(nap))
-        assert _descriptors(runs).count(path) == 1
-        runs.deadline.expire() if end == "timeout" else running.cancel()
+    wait = f"- name: Wait\n  wait_for: path={gate} timeout=3600\n"
+    running = asyncio.create_task(runs(wait + last, hours=1))
+    await asyncio.to_thread(eventually, lambda: _has_started(runs, "Wait"))
+    assert _descriptors(runs).count(str(runs.rundirs.path_of(REF))) == 1
+    if end == "timeout":
+        runs.deadline.expire()
+    elif end == "cancellation":
+        running.cancel()
+    else:
+        gate.touch()
     await asyncio.wait({running})
     assert _descriptors(runs) == []
     assert running.cancelled() == (end == "cancellation")
