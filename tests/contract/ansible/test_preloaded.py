@@ -17,19 +17,22 @@ from tests.support.waiting import eventually
 
 COLLECTION = "ansible_collections.kubernetes.core.plugins.modules"
 UTIL = "ansible_collections.operator_sdk.util.plugins.modules"
-PROGRAM = """
+PRELOAD = """
 import json, os, pathlib, pkgutil, sys, tempfile
 from operator_runner.ansible.runner import run_environment
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.core.settings import AnsibleSettings
 
-kubeconfig, content, cases = *sys.argv[1:3], json.loads(sys.argv[3])
-os.environ["K8S_AUTH_KUBECONFIG"] = kubeconfig
+content, *arguments = sys.argv[1:]
 sys.argv[1:] = []
 with tempfile.TemporaryDirectory() as scratch:
     environment = run_environment(common_environment(AnsibleSettings()), scratch)
     preload(environment, scratch, contents=[pathlib.Path(content)] if content else [])
+"""
+MODULES = """
+kubeconfig, cases = arguments[0], json.loads(arguments[1])
+os.environ["K8S_AUTH_KUBECONFIG"] = kubeconfig
 import psutil
 from ansible.module_utils._internal._ansiballz import _loader
 
@@ -60,6 +63,21 @@ for package in cases:
         os.wait()
 names = {p: sorted(m.name for m in pkgutil.iter_modules(sys.modules[p].__path__)) for p in cases}
 print("RESULT" + json.dumps({"found": found, "names": names}))
+"""
+PLUGINS = """
+import ansible
+from ansible import constants
+from ansible.plugins import loader
+
+core = pathlib.Path(ansible.__file__).parent
+unread = [
+    str(path)
+    for kind in ("connection", "shell", "become")
+    for path in map(pathlib.Path, getattr(loader, f"{kind}_loader").all(path_only=True))
+    if path.is_relative_to(core)
+    and not constants.config.has_configuration_definition(kind, path.stem)
+]
+print("RESULT" + json.dumps(unread))
 """
 _POD = {
     "apiVersion": "v1",
@@ -165,15 +183,25 @@ def test_the_core_api_is_loaded_when_it_is_used(control_plane: Path, kubectl: Ku
     assert "kubernetes.client.models.v1_pod" in found["k8s_exec 1"][1]
 
 
+def test_a_run_reads_no_documentation_of_plugins() -> None:
+    """What `PlaybookExecutor` asks of connection, shell and become plugins is read before."""
+    assert _run(PLUGINS, "") == []
+
+
 def _preload(kubeconfig: Path, content: str, cases: Any) -> dict[str, Any]:
     """Run modules in forks of a process with preloaded imports.
 
     Returns `found`: the end of the output and the late imports, by module and number; and `names`:
     the modules of each collection.
     """
-    program = [sys.executable, "-c", PROGRAM, str(kubeconfig), content, json.dumps(cases)]
-    environment = {**os.environ, **common_environment(AnsibleSettings())}
-    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
-    assert "RESULT" in done.stdout, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.partition("RESULT")[2])
+    result: dict[str, Any] = _run(MODULES, content, str(kubeconfig), json.dumps(cases))
     return result
+
+
+def _run(program: str, *arguments: str) -> Any:
+    """Return what a program writes as JSON after `RESULT`; it begins with `PRELOAD`."""
+    command = [sys.executable, "-c", PRELOAD + program, *arguments]
+    environment = {**os.environ, **common_environment(AnsibleSettings())}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert "RESULT" in done.stdout, done.stderr
+    return json.loads(done.stdout.partition("RESULT")[2])
