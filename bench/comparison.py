@@ -144,8 +144,7 @@ def _restart(site: Site, count: int) -> Cost:
     site.start(wait=False)
     site.wait_for_end(ended + count, _TIMEOUT_SECONDS)
     wall = time.monotonic() - begun
-    settle(site)
-    return Cost(wall, site.cpu_seconds())
+    return Cost(wall, settle(site))
 
 
 def _rows(work: str, costs: Sequence[Sequence[Cost]], wall: Goal, cpu: Goal) -> Iterator[Row]:

@@ -25,10 +25,12 @@ _BATCHES = {"warm": 5, "cold": 1}
 """Reconciles in a measurement; cold ones take long enough."""
 _TOLERANCE = 1.1
 """Of the ratio, to that of the first program."""
+_PROGRAM = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
+"""Absolute, because operators start in directories of their own."""
 
 
 @click.command()
-@click.argument("programs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("programs", nargs=-1, required=True, type=_PROGRAM)
 @click.option("--rounds", default=4, show_default=True, help="Measurements of each operator.")
 @click.option("--keep", is_flag=True, help="Write the results into docs/performance.md.")
 def main(*, programs: tuple[Path, ...], rounds: int, keep: bool) -> None:
@@ -80,7 +82,7 @@ def _compare(
 def _versions(program: Path) -> str:
     """Return the versions of ansible-core and Python in the environment of a program."""
     pattern = "lib/python*/site-packages/ansible_core-*.dist-info"
-    (found,) = program.absolute().parents[1].glob(pattern)
+    (found,) = program.parents[1].glob(pattern)
     core = found.name.removeprefix("ansible_core-").removesuffix(".dist-info")
     python = found.parts[-3].removeprefix("python")
     return f"ansible-core {core}, Python {python}"

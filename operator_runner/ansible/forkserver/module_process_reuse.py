@@ -23,12 +23,16 @@ import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
+import yaml
 from ansible.module_utils.common import warnings as module_warnings
 from urllib3 import HTTPConnectionPool
 
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
+from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.process_tree import has_unreaped_children
 from operator_runner.core.ansible_modules import Trait, modules_with
 
@@ -51,9 +55,17 @@ _enabled = False
 
 
 def install() -> None:
-    """Let this process and its forks request modules that share a process."""
+    """Let this process and its forks request modules that share a process.
+
+    kubernetes.core finds the shared client by the content of the kubeconfig, which each module
+    parses: with libyaml in a tenth of the time, and with the same result, because it is plain data.
+    """
     global _enabled  # noqa: PLW0603 (a switch of this process, as all patches)
     _enabled = True
+    if yaml.__with_libyaml__:
+        load = partial(yaml.load, Loader=yaml.CSafeLoader)
+        parser = SimpleNamespace(**{**vars(yaml), "safe_load": load})
+        replace("kubernetes.config.kube_config:yaml", parser)
 
 
 def is_shareable(call: ModuleCall) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 import ansible
 from ansible._internal import _task
-from ansible.executor import task_result
+from ansible.executor import task_queue_manager, task_result
 from ansible.executor.process.worker import WorkerProcess
 from ansible.executor.task_executor import TaskExecutor
 from ansible.executor.task_queue_manager import DisplaySend, FinalQueue
@@ -54,6 +54,8 @@ _WITH_A_WORKER = {"add_host", "group_by", "pause"}
 """Actions that need their worker: since ansible-core 2.21, two wait for the play meanwhile."""
 
 
+_rpc_host: Any = getattr(task_queue_manager, "_rpc_host", None)
+"""Since ansible-core 2.21: has the server in the play's process that workers connect to."""
 _ENDED = SimpleNamespace(is_alive=lambda: False, close=lambda: None, exitcode=0, pid=None)
 """What the strategy reads of a worker whose task has ended."""
 _display = Display()
@@ -64,6 +66,11 @@ def install() -> None:
     replace("ansible.plugins.strategy:WorkerProcess", _Worker)
     wrap("ansible.plugins.strategy:results_thread_main", _handle_results)
     wrap("ansible.utils.multiprocessing:context.parent_process", _parent_process)
+    if _rpc_host is not None:
+        # Most plays have no worker; the first one starts the server instead of the play.
+        later = SimpleNamespace(shared_instance=lambda: None)
+        host = SimpleNamespace(LocalManager=later)
+        replace("ansible.executor.task_queue_manager:_rpc_host", host)
 
 
 def is_in_play() -> bool:
@@ -84,6 +91,8 @@ class _Worker:
         if _needs_no_worker(work):
             _run(work)
         else:
+            if _rpc_host is not None:
+                _rpc_host.LocalManager.shared_instance()
             self._process = WorkerProcess(**self._work)
             self._process.start()
 

@@ -220,9 +220,9 @@ PATCHES: tuple[Patch, ...] = (
     Patch(
         name="shared-module-process",
         install=f"{_FORKSERVER}.module_process_reuse:install",
-        replaces=(),
+        replaces=_symbols("kubernetes.config.kube_config", yaml="module"),
         reason="Consecutive modules of kubernetes.core share a process, a client and its"
-        " connection.",
+        " connection; the kubeconfig is parsed by libyaml.",
         gain="a third of the CPU time of a run of 190 tasks (ADR 47)",
         requires=("module-forks",),
     ),
@@ -248,6 +248,7 @@ PATCHES: tuple[Patch, ...] = (
                 results_thread_main="(strategy)",
             ),
             *_symbols("ansible.utils.multiprocessing:context", parent_process="()"),
+            *_symbols("ansible.executor.task_queue_manager", _rpc_host=(ABSENT, "module")),
         ),
         uses=(
             *_symbols(
