@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -23,7 +23,7 @@ _IDLE = Goal(None, 65 * 1024**2)
 _READY = Goal(None, 1)
 _RUNS = 2
 """Runs at a time, on both sides."""
-_TIMEOUT_SECONDS, _PROBE_SECONDS = 1800.0, 60.0
+_TIMEOUT_SECONDS, _PROBE_SECONDS, _QUIET_CHECK_SECONDS = 1800.0, 60.0, 5.0
 _NONE = Goal()
 
 Pair = tuple[Subject, Subject]
@@ -106,7 +106,7 @@ def _after_pauses(pairs: Sequence[Pair], pace: Pace) -> Iterator[Row]:
     for pair, short in zip(pairs, zip(*found, strict=True), strict=True):
         work = f"{_ROLES[pair[0].kind]}: edit after {_duration(pace.short)}"
         yield from _rows(work, short, _TIME, _CPU)
-    time.sleep(pace.long)
+    _wait_for_quiet({subject.site for pair in pairs for subject in pair}, pace.long)
     quiet, (nginx, long) = _duration(pace.long), pairs
     second = accounting.memory(nginx[1].site.family())
     costs = [_edits(long)]
@@ -117,6 +117,19 @@ def _after_pauses(pairs: Sequence[Pair], pace: Pace) -> Iterator[Row]:
     yield Row(work, mebibytes(first), mebibytes(second), first, _IDLE, mebibytes)
     yield from _rows(f"{_ROLES[NGINX]}: edit after {quiet}", [_edits(nginx)], _TIME, _CPU)
     yield from _rows(f"{_ROLES[LONG]}: edit after {quiet}", costs, _TIME, _CPU)
+
+
+def _wait_for_quiet(sites: Collection[Site], seconds: float) -> None:
+    """Wait until none of the operators had a run for so long.
+
+    Ten minutes after an edit its Deployments fail, because they have no ready Pods. That runs the
+    role of an operator that watches their readiness.
+    """
+    ended, since = None, 0.0
+    while (now := [site.ended() for site in sites]) != ended or time.monotonic() - since < seconds:
+        if now != ended:
+            ended, since = now, time.monotonic()
+        time.sleep(_QUIET_CHECK_SECONDS)
 
 
 def _edits(pair: Pair) -> tuple[Cost, ...]:

@@ -22,8 +22,6 @@ _SETTLED_SECONDS = 1.0
 _SETTLE_TIMEOUT_SECONDS = 900.0
 _DEPLOYMENTS = {NGINX: 1, LONG: 7}
 """Deployments that an edit changes."""
-_NO_DEADLINE = 2**31 - 1
-"""As `progressDeadlineSeconds`: a Deployment without ready Pods never fails."""
 
 
 class Subject:
@@ -41,17 +39,8 @@ class Subject:
         return fmean(self._runs)
 
     def create(self) -> None:
-        """Create the resource, and wait until it is Successful.
-
-        Its Deployments have no Pods that become ready: without a deadline, so that they do not
-        fail after ten minutes, which would start a run in the middle of a quiet time.
-        """
-        api, namespace = self.site.api, self.site.namespace
-        api.create(self.kind, namespace, _NAME, self._spec())
-        self._settle()
-        patch = {"spec": {"progressDeadlineSeconds": _NO_DEADLINE}}
-        for deployment in api.list(DEPLOYMENT, namespace):
-            api.merge(DEPLOYMENT, namespace, deployment["metadata"]["name"], patch)
+        """Create the resource, and wait until it is Successful."""
+        self.site.api.create(self.kind, self.site.namespace, _NAME, self._spec())
         self._settle()
 
     def edit(self) -> Cost:
