@@ -183,7 +183,7 @@ test-matrix: ## Run what depends on ansible-core with all Pythons and cores; PAI
 	@rm -rf $(REPORTS)/matrix; failed=; \
 	for pair in $(PAIRS); do $(MAKE) test-pair-$$pair || failed=1; done; \
 	printf '\n\033[1m== Results\033[0m\n'; \
-	$(PYTHON) tests/support/matrix_table.py $(REPORTS)/matrix $(PAIRS); [ -z "$$failed" ]
+	$(PYTHON) -m tests.support.matrix_table $(REPORTS)/matrix $(PAIRS); [ -z "$$failed" ]
 
 test-pair-%:
 	$(TITLE) "Python $(subst -, with ansible-core ,$*)"

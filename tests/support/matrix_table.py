@@ -1,4 +1,4 @@
-"""`python tests/support/matrix_table.py DIRECTORY PAIR...`: the results of `make test-matrix`.
+"""`python -m tests.support.matrix_table DIRECTORY PAIR...`: the results of `make test-matrix`.
 
 A pair such as `3.13-2.20` has its JUnit XML in the directory. Imports the standard library only.
 """
