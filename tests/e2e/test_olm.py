@@ -304,8 +304,9 @@ def upgraded(world: World) -> Json | None:
     found = world.web.get("nginxoperators.v1alpha2.operator.example.com", "web")
     if found is None:
         return None
-    # One of the replicas has reconciled it.
-    lines = world.system("logs", f"--selector={PODS}", "--tail=-1").splitlines()
+    # One of the replicas has reconciled it. A Pod of the old version may end meanwhile, which
+    # kubectl reports as an error.
+    lines = world.system.run("logs", f"--selector={PODS}", "--tail=-1").stdout.splitlines()
     records = [json.loads(line) for line in lines if line.startswith("{")]
     done = [one for one in records if one.get("msg") == "Reconciled" and one.get("name") == "web"]
     return found if done else None
