@@ -41,6 +41,7 @@ class Subject:
     def create(self) -> None:
         """Create the resource, and wait until it is Successful."""
         self.site.api.create(self.kind, self.site.namespace, _NAME, self._spec())
+        self._wait_for_success()
         self._settle()
 
     def edit(self) -> Cost:
