@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 
@@ -18,3 +19,12 @@ def call(function: str, *arguments: object, name: str = "") -> int:
         number = ctypes.get_errno()
         raise OSError(number, f"{name or function}: {os.strerror(number)}")
     return result
+
+
+def trim_heap() -> None:
+    """Return unused heap to the kernel.
+
+    Source: malloc_trim(3); other C libraries have no such function.
+    """
+    with contextlib.suppress(AttributeError):
+        _LIBC.malloc_trim(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from operator_runner.ansible.forkserver.server_process import (
     ForkServerKilled,
     start_server,
 )
+from operator_runner.ansible.libc import trim_heap
 from operator_runner.ansible.process_tree import end_descendants
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
@@ -223,6 +225,9 @@ class WarmLauncher:
         if self._server is not None:
             _log.info("Unloaded Ansible: no runs; the next run loads it again")
             self._retire(self._server)
+            # What runs have left goes back to the kernel.
+            gc.collect()
+            trim_heap()
 
     def _retire(self, server: ForkServer) -> None:
         self._server = None

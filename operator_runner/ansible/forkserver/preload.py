@@ -17,6 +17,7 @@ from pathlib import Path
 from operator_runner.ansible.forkserver.core_api import import_core_api_lazily, load_core_api_for
 from operator_runner.ansible.forkserver.forks import redirected
 from operator_runner.ansible.forkserver.plugins import load_plugins
+from operator_runner.ansible.libc import trim_heap
 from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
 from operator_runner.core.ansible_modules import Trait, modules_with
 from operator_runner.core.imports import without_garbage_collection
@@ -109,7 +110,7 @@ def preload(
         # A run reports what is wrong with the configuration of OpenSSL.
         with contextlib.suppress(ssl.SSLError):
             _start_openssl(Path(scratch))
-    _trim_heap()
+    trim_heap()  # 60 MiB after compiling, if there was no bytecode
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"
     return patches, mismatches
 
@@ -122,7 +123,7 @@ def prepare_for_many_forks(patches: PatchSelection) -> None:
     with without_garbage_collection():
         patches.install("immortal-objects")
     _use_huge_pages()
-    _trim_heap()  # last: huge pages allocate memory again
+    trim_heap()  # last: huge pages allocate memory again
 
 
 def _keep_injected_facts() -> None:
@@ -196,15 +197,6 @@ def _start_openssl(scratch: Path) -> None:
             with contextlib.suppress(ssl.SSLWantReadError):
                 shake_hands()
                 waiting.remove(shake_hands)
-
-
-def _trim_heap() -> None:
-    """Return unused heap to the kernel: 60 MiB after compiling, if there was no bytecode.
-
-    Source: malloc_trim(3); other C libraries have no such function.
-    """
-    with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _use_huge_pages() -> None:

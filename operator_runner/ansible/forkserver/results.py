@@ -20,6 +20,7 @@ _SCALARS = {str, int, float, bool, type(None)}
 _DICTS = {dict, _datatag._AnsibleTaggedDict}
 _LISTS = {list, _datatag._AnsibleTaggedList}
 _TEXT = _datatag._AnsibleTaggedStr
+_NUMBERS = {_datatag._AnsibleTaggedInt, _datatag._AnsibleTaggedFloat}
 
 
 def install() -> None:
@@ -44,7 +45,10 @@ def _is_plain(value: Any) -> bool:
             rest.extend(each.values())
         elif kind in _LISTS:
             rest.extend(each)
-        elif kind not in _SCALARS and (kind is not _TEXT or _JinjaConstTemplate.is_tagged_on(each)):
+        elif kind is _TEXT:
+            if _JinjaConstTemplate.is_tagged_on(each):
+                return False
+        elif kind not in _SCALARS and kind not in _NUMBERS:
             return False
     return True
 
@@ -66,7 +70,7 @@ def _native(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
-    if kind is _TEXT:
+    if kind is _TEXT or kind in _NUMBERS:
         return value._native_copy()
     if kind in _DICTS:
         return {_native(key): _native(each) for key, each in value.items()}

@@ -254,6 +254,11 @@ PATCHES: tuple[Patch, ...] = (
             *_symbols(
                 "ansible._internal._task:TaskContext",
                 create=(ABSENT, "(task, task_vars, host_name)"),
+                latest_result=(ABSENT, "property"),
+            ),
+            *_symbols(
+                "ansible._internal._task",
+                POLYMORPHIC_RESULT_EXPRESSION=(ABSENT, "_AnsibleTaggedStr"),
             ),
             *_symbols(
                 "ansible.executor.task_executor",

@@ -70,3 +70,54 @@ module.exit_json(length=len(module.params['text']))
     assert record.result("Not templated")["msg"] == "{{ 1 + 1 }} {% raw %}"
     assert record.result("Argument")["length"] == 300_000
     assert record.result("Täsk ☃ with template")["stdout"] == "ü ☃"
+
+
+def test_registered_variables_are_the_same(both: Both) -> None:
+    """Results of each outcome, with values from files, templates and modules."""
+    modules = library(
+        odd="AnsibleModule({}).exit_json(tuple=(1, 2), text='{{ 1 }}', warnings=['hot'])\n"
+    )
+    show = (
+        "{{ a | type_debug }} {{ a | to_json }} {{ a.values() | map('type_debug') | list }}"
+        " {{ a is changed }} {{ a is failed }} {{ a is skipped }}"
+    )
+    shown = f'- {{name: Show, debug: {{msg: "{show}"}}}}\n'
+    outcomes = (
+        "odd:",
+        "debug: {msg: {n: 8080, f: 1.5, b: true, x: null, t: \"{{ 'x' * 3 }}\", l: ['{{ 2 }}']}}",
+        "set_fact: {fact: '{{ [1, 2] }}'}",
+        "debug: {msg: never}\n  when: false",
+        "fail: {msg: 'is {{ 1 + 1 }}'}\n  ignore_errors: true",
+        "debug: {msg: '{{ missing }}'}\n  ignore_errors: true",
+        "debug: {msg: '{{ item }}'}\n  loop: [1, {k: 2}]",
+        "debug: {msg: '{{ item }}'}\n  loop: []",
+        "debug: {msg: 1}\n  changed_when: a.msg == 1\n  failed_when: a.msg == 2",
+        "debug: {msg: 1}\n  until: a.msg == 1\n  retries: 2\n  delay: 0",
+        "assert: {that: [1 == 1, 2 == 2]}\n  no_log: true",
+        "command: echo {{ 8080 }}",
+    )
+    tasks = "".join(
+        f"- name: Do {number}\n  {task}\n  register: a\n{shown}"
+        for number, task in enumerate(outcomes)
+    )
+    # What is done with a variable afterwards does not change another one.
+    tasks += """
+- {name: First, debug: {msg: {list: [1]}}, register: first}
+- {name: Second, set_fact: {second: '{{ first }}'}}
+- {name: Change, debug: {msg: "{{ second.msg.list.append(2) }}"}, ignore_errors: true}
+- {name: Both, debug: {msg: '{{ first.msg.list }} {{ second.msg.list }}'}}
+"""
+    record = both(Project(tasks, modules))
+    assert record.result("Both")["msg"].startswith("[1]")
+
+
+def test_parts_of_results_are_registered_the_same(both: Both) -> None:
+    """Since ansible-core 2.21 `register` takes expressions; earlier ones refuse the playbook."""
+    both(
+        Project("""
+- {name: Parts, debug: {msg: {a: 1}}, register: {whole: _task.result, a: _task.result.msg.a}}
+- {name: Show, debug: {msg: '{{ whole.msg }} {{ a }}'}}
+- {name: Missing, debug: {msg: 1}, register: {b: _task.result.none.b}, ignore_errors: true}
+- {name: Undefined, debug: {msg: '{{ b }}'}, ignore_errors: true}
+""")
+    )
