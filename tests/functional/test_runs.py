@@ -442,7 +442,8 @@ def status_of(running: RunningOperator, path: str, headers: dict[str, str]) -> i
         with _open(running, path, headers) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
 
 
 def _open(running: RunningOperator, path: str, headers: dict[str, str]) -> Any:

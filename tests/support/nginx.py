@@ -114,7 +114,8 @@ class World:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
-            return error.code
+            with error:
+                return error.code
         except OSError:
             return 0
 

@@ -184,7 +184,8 @@ def _fetch(url: str) -> tuple[int, str]:
         with urllib.request.urlopen(url, timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
     except (OSError, HTTPException):
         # It may end during an answer.
         return 0, ""

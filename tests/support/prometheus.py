@@ -121,9 +121,10 @@ class Client:
             with urllib.request.urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
-                return None
-            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+            with error:
+                if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+                    return None
+                raise AssertionError(f"{parameters}: {error.read().decode()}") from error
         except (OSError, HTTPException):
             return None
 

@@ -166,7 +166,8 @@ def send(module: AnsibleModule, address: str) -> None:
             use_proxy=urlsplit(address).hostname not in _LOOPBACK,
         )
     except HTTPError as refusal:
-        text = refusal.read().decode(errors="replace").strip()
+        with refusal:
+            text = refusal.read().decode(errors="replace").strip()
         module.fail_json(msg=text or str(refusal), status_code=refusal.code)
     except (URLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
