@@ -19,8 +19,7 @@ from operator_runner.ansible.patches.replacing import wrap
 _SCALARS = {str, int, float, bool, type(None)}
 _DICTS = {dict, _datatag._AnsibleTaggedDict}
 _LISTS = {list, _datatag._AnsibleTaggedList}
-_TEXT = _datatag._AnsibleTaggedStr
-_NUMBERS = {_datatag._AnsibleTaggedInt, _datatag._AnsibleTaggedFloat}
+_TAGGED = {_datatag._AnsibleTaggedStr, _datatag._AnsibleTaggedInt, _datatag._AnsibleTaggedFloat}
 
 
 def install() -> None:
@@ -45,10 +44,9 @@ def _is_plain(value: Any) -> bool:
             rest.extend(each.values())
         elif kind in _LISTS:
             rest.extend(each)
-        elif kind is _TEXT:
-            if _JinjaConstTemplate.is_tagged_on(each):
-                return False
-        elif kind not in _SCALARS and kind not in _NUMBERS:
+        elif kind not in _SCALARS and (
+            kind not in _TAGGED or _JinjaConstTemplate.is_tagged_on(each)
+        ):
             return False
     return True
 
@@ -70,7 +68,7 @@ def _native(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
-    if kind is _TEXT or kind in _NUMBERS:
+    if kind in _TAGGED:
         return value._native_copy()
     if kind in _DICTS:
         return {_native(key): _native(each) for key, each in value.items()}

@@ -57,7 +57,7 @@ _WITH_A_WORKER = {"add_host", "group_by", "pause"}
 _rpc_host: Any = getattr(task_queue_manager, "_rpc_host", None)
 """Since ansible-core 2.21: has the server in the play's process that workers connect to."""
 _RESULT = getattr(_task, "POLYMORPHIC_RESULT_EXPRESSION", None)
-"""Since ansible-core 2.21: the expression of `register: name`, which stands for the result."""
+"""Since ansible-core 2.21, `register: name` is this expression: the whole result of the task."""
 _ENDED = SimpleNamespace(is_alive=lambda: False, close=lambda: None, exitcode=0, pid=None)
 """What the strategy reads of a worker whose task has ended."""
 _display = Display()
@@ -285,8 +285,8 @@ def _execute(work: Any, task: Any, queue: _Queue) -> None:
 def _register(result: Any, task: Any) -> None:
     """Set the variable that a task registers.
 
-    ansible-core passes the result through a template for it, value by value: a tenth of the CPU
-    time of a run of the nginx role. `transform` returns plain data as it is.
+    ansible-core passes the result through a template for it, value by value: a tenth of the play's
+    CPU time in a run of the nginx role. `transform` returns plain data as it is.
     """
     context = _task.TaskContext.current()
     names = task.register
