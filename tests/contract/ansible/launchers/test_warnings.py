@@ -140,3 +140,20 @@ def test_facts_are_variables_without_a_warning(tmp_path: Path) -> None:
         record = Both(launchers, tmp_path)(Project(tasks))
     assert "of Debian" in record.stdout
     assert "DEPRECATION" not in record.stdout
+
+
+def test_the_variable_of_all_variables_is_that_of_each_task(both: Both) -> None:
+    """ansible-core 2.20 and later warn of it; a changed variable is changed in it too."""
+    tasks = """
+- {name: First, debug: {msg: "{{ vars['size'] }} {{ vars.rest }}"}, vars: {rest: [1, a]}}
+- {name: Set, set_fact: {size: large, rest: {b: 2}}}
+- {name: Second, debug: {msg: "{{ vars['size'] }} {{ vars.rest }}"}}
+- {name: Same, debug: {msg: "{{ vars['size'] ~ vars['color'] }}"}, register: shown}
+- {name: Kept, set_fact: {kept: "{{ vars['color'] }}", count: "{{ vars | length > 9 }}"}}
+- {name: Third, debug: {msg: "{{ kept }} {{ color }} {{ count }} {{ shown.msg }}"}}
+- {name: Loop, debug: {msg: "{{ vars['item'] }}"}, loop: "{{ [color, 'blue', vars['color']] }}"}
+"""
+    defaults = "size: small\ncolor: red\nindirect: '{{ size }}'\n"
+    record = both(Project(tasks, {"roles/tried/defaults/main.yml": defaults}))
+    assert "small [1, 'a']" in record.stdout
+    assert "red red True largered" in record.stdout
