@@ -90,6 +90,8 @@ async def runs(
     password = tmp_path / "password"
     password.write_text("correct horse")
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    # Elsewhere ansible-core loses jobs if HOME is not the user's home, as in containers of CI.
+    monkeypatch.setenv("ANSIBLE_ASYNC_DIR", str(tmp_path / "jobs"))
     async with open_launcher(kind, SETTINGS) as launcher:
         yield Runs(tmp_path, launcher, names)
 
