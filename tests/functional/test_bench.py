@@ -19,6 +19,7 @@ from bench.breakdown import measure_breakdown
 from bench.churn import churn
 from bench.edits import Subject
 from bench.environment import BenchEnvironment, Setup
+from bench.memory import measure_memory
 from bench.resources import create_and_wait, names
 
 
@@ -62,3 +63,8 @@ def test_the_time_of_a_run_is_broken_down(bench_environment: BenchEnvironment) -
     lines = {name.strip() for name, _ in measure_breakdown(bench_environment, 1).table}
     assert {"fork", "play set-up", "API requests, within the above"} <= lines
     assert {"Write the ConfigMap", "PATCH configmaps"} <= lines
+
+
+def test_the_memory_of_runs_is_measured(bench_environment: BenchEnvironment) -> None:
+    """That of an operator, and of each of its runs while they are inside a task."""
+    assert all(row.value > 0 for row in measure_memory(bench_environment))
