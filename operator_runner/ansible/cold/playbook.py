@@ -11,6 +11,7 @@ import sys
 
 PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.cold.playbook")
 """The command, with -P: no modules from the working directory."""
+_DATA_MAPS = "data-maps"
 
 
 def program_name() -> str:
@@ -35,14 +36,15 @@ def main() -> None:
 def _apply_patches() -> None:
     """Patch maps of data, errors in templates, in a dry run the choice of tasks, and questions.
 
-    A patch that is disabled or does not fit is left out.
+    A patch that is disabled or does not fit is left out, but data would be templates without the
+    first one: the play ends with a message.
     """
     from operator_runner.ansible import dry_run_tasks, task_prompts
     from operator_runner.ansible.patches.registry import PATCHES
     from operator_runner.ansible.patches.selection import select
     from operator_runner.core.settings import DISABLED_PATCHES
 
-    names = {"data-maps", "template-error-lines"}
+    names = {_DATA_MAPS, "template-error-lines"}
     if os.environ.get(dry_run_tasks.VARIABLE):
         names.add("dry-run-tasks")
     if os.environ.get(task_prompts.VARIABLE):
@@ -50,6 +52,9 @@ def _apply_patches() -> None:
     disabled = os.environ.pop(DISABLED_PATCHES, "").replace(" ", "").split(",")
     patches, mismatches = select(disabled, [each for each in PATCHES if each.name in names])
     for mismatch in mismatches:
+        if mismatch.patch == _DATA_MAPS:
+            hint = "install a version that it fits"
+            sys.exit(f"cannot keep data of resources from being templates: {mismatch}; {hint}")
         print(f"[WARNING]: {mismatch}", file=sys.stderr)  # noqa: T201 (as ansible-playbook warns)
     for name in names:
         patches.install(name)

@@ -24,9 +24,23 @@ from operator_runner.ansible.patches.selection import PatchSelection, select
 _PATCH = "text-types"
 _SETTING = "DEFAULT_JINJA2_NATIVE"
 _TEXT_FILTERS = "STRING_TYPE_FILTERS"
-_DEFAULT_TEXT_FILTERS = (
-    *("string", "to_json", "to_nice_json", "to_yaml", "to_nice_yaml", "ppretty", "json"),
-)
+_DEFINITIONS = {
+    _SETTING: {
+        "type": "bool",
+        "default": False,
+        "env": [{"name": "ANSIBLE_JINJA2_NATIVE"}],
+        "ini": [{"section": "defaults", "key": "jinja2_native"}],
+    },
+    _TEXT_FILTERS: {
+        "type": "list",
+        "default": [
+            *("string", "to_json", "to_nice_json", "to_yaml", "to_nice_yaml", "ppretty", "json")
+        ],
+        "env": [{"name": "ANSIBLE_STRING_TYPE_FILTERS"}],
+        "ini": [{"section": "jinja2", "key": "dont_type_filters"}],
+    },
+}
+"""Settings that ansible-core ignores since 2.19, and removes in 2.23: defined as in 2.18."""
 _FACTS = "INJECT_FACTS_AS_VARS"
 _FACTS_VARIABLE = "ANSIBLE_INJECT_FACT_VARS"
 
@@ -38,8 +52,7 @@ def install(patches: PatchSelection | None = None) -> None:
     if the patch does not fit the installed ansible-core.
     """
     keep_injected_facts()
-    text_filters, _ = _setting(_TEXT_FILTERS, _DEFAULT_TEXT_FILTERS)
-    is_native = uses_native_types()
+    text_filters, is_native = _setting(_TEXT_FILTERS), uses_native_types()
     # ansible-core would warn that these settings have no effect.
     deprecated = constants.config.DEPRECATED
     deprecated[:] = [entry for entry in deprecated if entry[0] not in {_SETTING, _TEXT_FILTERS}]
@@ -53,17 +66,18 @@ def keep_injected_facts() -> None:
     ansible-core 2.20 and later do so too, but warn at each use unless a setting asks for it. They
     read the setting when `ansible.vars.manager` is imported.
     """
-    _, origin = _setting(_FACTS, default=True)
-    if origin == "default":
-        os.environ[_FACTS_VARIABLE] = "true"
+    known = constants.config.get_configuration_definitions()
+    if _FACTS in known:
+        _, origin = constants.config.get_config_value_and_origin(_FACTS)
+        if origin == "default":
+            os.environ[_FACTS_VARIABLE] = "true"
 
 
-def _setting(name: str, default: Any) -> tuple[Any, str]:
-    """Return value and origin of a setting; later versions of ansible-core lack some of them."""
-    if name not in constants.config.get_configuration_definitions():
-        return default, "default"
-    value, origin = constants.config.get_config_value_and_origin(name)
-    return value, str(origin)
+def _setting(name: str) -> Any:
+    """Return the value of a setting of ansible-core 2.18, from the environment or ansible.cfg."""
+    owner = {"plugin_type": "operator_runner", "plugin_name": "templates"}
+    constants.config.initialize_plugin_configuration_definitions(*owner.values(), _DEFINITIONS)
+    return constants.config.get_config_value(name, **owner)
 
 
 def _checked() -> PatchSelection:
@@ -76,5 +90,4 @@ def _checked() -> PatchSelection:
 
 def uses_native_types() -> bool:
     """Return whether ansible.cfg or the environment selects native types."""
-    native, origin = _setting(_SETTING, default=True)
-    return bool(native) and origin != "default"
+    return bool(_setting(_SETTING))

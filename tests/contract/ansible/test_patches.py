@@ -302,6 +302,25 @@ def test_text_types_that_do_not_fit_end_the_play(monkeypatch: pytest.MonkeyPatch
     assert "set nativeTypes: true" in str(ended.value)
 
 
+def test_data_maps_that_do_not_fit_end_the_play() -> None:
+    """Whoever writes a resource could run commands otherwise."""
+    program = """
+import sys
+from ansible.module_utils._internal._json import _profiles
+_profiles.AnsibleProfileJSONDecoder.object_hook = lambda self, pairs, more: None
+from operator_runner.ansible.cold import playbook
+sys.argv[1:] = ["--version"]
+playbook.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "patch data-maps does not fit ansible-core" in done.stderr
+    assert "install a version that it fits" in done.stderr
+    assert not done.stdout
+
+
 @pytest.mark.parametrize(
     ("native", "disabled", "patched"),
     [
