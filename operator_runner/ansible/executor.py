@@ -25,7 +25,7 @@ from operator_runner.ansible.rundir import RunDir, RunDirs
 from operator_runner.core.async_tasks import finish_in_thread
 from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import Cause, Json, ObjectRef, RunEvent, RunOutcome, RunRequest
-from operator_runner.core.settings import AnsibleSettings, ExecutorName
+from operator_runner.core.settings import AnsibleSettings, ExecutorName, ServerStart
 
 _log = structlog.get_logger(__name__)
 Ask = Callable[[str], Awaitable[str]]
@@ -78,13 +78,13 @@ def check_patches(ansible: AnsibleSettings) -> None:
 async def open_launcher(
     kind: ExecutorName,
     ansible: AnsibleSettings,
-    started: Callable[[], None] = lambda: None,
+    started: Callable[[ServerStart], None] = lambda _: None,
     contents: Sequence[Path] = (),
     names: ReservedNamesLoader | None = None,
 ) -> AsyncIterator[Launcher]:
     """Open a launcher; fall back to cold, with a warning, if warm cannot be started.
 
-    `started` is called for each process that is started to fork runs from; `contents` are the roles
+    `started` is told why a process is started to fork runs from; `contents` are the roles
     and playbooks to be run. `names` begins to load beside it. Raises ConfigError; see
     `check_patches`.
     """

@@ -64,7 +64,7 @@ from operator_runner.core.model import (
     Watch,
     uid_of,
 )
-from operator_runner.core.settings import Settings
+from operator_runner.core.settings import ServerStart, Settings
 from operator_runner.core.slot_assignment import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
@@ -143,7 +143,10 @@ async def _start(
     names = ReservedNamesLoader(settings.ansible, contents)
     stack.push_async_callback(names.close)
     _log.info("Loading Ansible", executor=settings.executor)
-    started = metrics.machine.fork_servers.inc
+
+    def started(why: ServerStart) -> None:
+        metrics.machine.fork_servers.labels(why).inc()
+
     opening = open_launcher(settings.executor, settings.ansible, started, contents, names)
     launcher = await stack.enter_async_context(open_in_background(opening))
     operator = Operator(

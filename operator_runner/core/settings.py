@@ -14,6 +14,8 @@ DEFAULT_WORK_DIR = Path("/tmp/ansible-operator/runner")  # noqa: S108 (made 0700
 """The work directory of ansible-operator, where users look for it."""
 ExecutorName: TypeAlias = Literal["warm", "cold"]
 """Start of runs: `warm` forks a process that has Ansible loaded, `cold` calls ansible-runner."""
+ServerStart: TypeAlias = Literal["start", "idle", "changed", "exited"]
+"""Why a fork server starts: first, after Ansible was unloaded, or in place of another one."""
 DISABLED_PATCHES = "OPERATOR_RUNNER_DISABLE_PATCHES"
 """Environment variable with the patches of ansible-core to skip, a comma list of their names."""
 

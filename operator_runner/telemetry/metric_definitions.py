@@ -8,7 +8,11 @@ its series is deleted with the object.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
+
+from operator_runner.core.settings import ServerStart
 
 # ansible-operator has prometheus' default buckets, which end at 10 s; plays take longer.
 _DEFAULT = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
@@ -281,6 +285,9 @@ class MachineFamilies:
         )
         self.fork_servers = Counter(
             "operator_runner_fork_server_starts_total",
-            "Starts of the process that warm runs are forked from; the first one is normal",
+            "Starts of the process that warm runs are forked from, by reason",
+            ("reason",),
             registry=registry,
         )
+        for reason in get_args(ServerStart):
+            self.fork_servers.labels(reason)  # Prometheus sees no increase from no series

@@ -30,7 +30,7 @@ from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json, RunRequest
-from operator_runner.core.settings import AnsibleSettings
+from operator_runner.core.settings import AnsibleSettings, ServerStart
 
 _log = structlog.get_logger(__name__)
 
@@ -106,11 +106,11 @@ class WarmLauncher:
     def __init__(
         self,
         ansible: AnsibleSettings,
-        started: Callable[[], None],
+        started: Callable[[ServerStart], None],
         contents: Sequence[Path] = (),
         names: int | None = None,
     ) -> None:
-        """Take settings, roles and playbooks of all runs; `started` is called for each server.
+        """Take settings, roles and playbooks of all runs; `started` is told why a server starts.
 
         The first server writes the reserved names of Ansible to the descriptor `names`, which is
         closed then.
@@ -119,6 +119,7 @@ class WarmLauncher:
         self._contents = contents
         self._started = started
         self._names = names
+        self._why: ServerStart = "start"
         self._server: ForkServer | None = None
         self._retired: list[ForkServer] = []
         """Servers that take no more runs; they exit after the last one."""
@@ -131,10 +132,10 @@ class WarmLauncher:
             if self._server is not None and self._server.gone:
                 _log_exit(await self._server.wait_for_exit_reason())
                 await self._server.stop()
-                self._server = None
+                self._server, self._why = None, "exited"
             if self._server is None:
                 self._server = await self._load()
-                self._started()
+                self._started(self._why)
                 self._unloading.start()
 
     async def _load(self) -> ForkServer:
@@ -214,6 +215,7 @@ class WarmLauncher:
         reason = None if changed is not None else await server.wait_for_exit_reason()
         if server is not self._server:
             return  # another run has replaced it
+        self._why = "changed" if reason is None else "exited"
         if reason is None:
             _log.info("Restarting fork server: a loaded file changed", path=changed)
         else:
@@ -224,6 +226,7 @@ class WarmLauncher:
         """End the server, which no run uses; the next run starts another one."""
         if self._server is not None:
             _log.info("Unloaded Ansible: no runs; the next run loads it again")
+            self._why = "idle"
             self._retire(self._server)
             # What runs have left goes back to the kernel.
             gc.collect()

@@ -90,7 +90,7 @@ class Runs:
 async def _runs(scratch: Path, settings: AnsibleSettings) -> AsyncIterator[Runs]:
     others = _children()
     starts: list[str] = []
-    async with open_launcher("warm", settings, lambda: starts.append("server")) as launcher:
+    async with open_launcher("warm", settings, starts.append) as launcher:
         assert isinstance(launcher, WarmLauncher)
         runs = Runs(scratch, launcher, others)
         runs.starts = starts
@@ -158,7 +158,7 @@ async def test_a_killed_server_takes_its_runs_along(runs: Runs) -> None:
     assert "killed" in outcome.failures[0].message
     assert (await runs("- debug:\n")).successful
     assert [server.pid for server in runs.servers()] != [before]
-    assert len(runs.starts) == 2
+    assert runs.starts == ["start", "exited"]
 
 
 async def test_the_log_has_the_reason_why_a_server_exited(
@@ -334,7 +334,7 @@ async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> 
             await asyncio.to_thread(eventually, lambda: not runs.servers())
             starts = len(runs.starts)
             assert (await runs("- command: sleep 3\n- debug:\n")).successful
-            assert len(runs.starts) == starts + 1
+            assert runs.starts[starts:] == ["idle"]
         family = [each for server in runs.servers() for each in server.children(recursive=True)]
         await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))
 

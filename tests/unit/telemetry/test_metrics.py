@@ -288,9 +288,12 @@ def test_runs_that_pass_their_deadline_are_counted() -> None:
 def test_what_runs_share_is_measured() -> None:
     """Free memory is measured at each scrape; starts of the fork server are counted."""
     metrics = watching()
+    name = "operator_runner_fork_server_starts_total"
+    assert value(metrics, name, {"reason": "exited"}) == 0
+    metrics.machine.fork_servers.labels("exited").inc()
+    assert value(metrics, name, {"reason": "exited"}) == 1
     free = iter([5, 7])
     metrics.machine.free_memory.set_function(lambda: next(free))
-    metrics.machine.fork_servers.inc()
     assert value(metrics, "operator_runner_free_memory_bytes", {}) == 5
     assert value(metrics, "operator_runner_free_memory_bytes", {}) == 7
 
