@@ -22,9 +22,10 @@ import structlog
 
 from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, message, send
-from operator_runner.ansible.patches.selection import Mismatch, check_core
+from operator_runner.ansible.patches.selection import Mismatch
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
+from operator_runner.core.ansible_core import check_core
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json
 from operator_runner.core.settings import AnsibleSettings

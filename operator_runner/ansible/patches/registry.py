@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-NEWEST_CORE = (2, 21)
-"""The newest ansible-core that the patches are tested with; plays run cold with later ones."""
 ABSENT = "absent"
 """Signature of a name that the library does not define; the patch adds it."""
 _RUN_COMMAND = (

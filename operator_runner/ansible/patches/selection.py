@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from operator_runner.ansible.patches import registry
-from operator_runner.ansible.patches.registry import NEWEST_CORE, Patch
+from operator_runner.ansible.patches.registry import Patch
 from operator_runner.ansible.patches.signatures import fits, installed_signature, signatures_of
-from operator_runner.core.errors import RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +50,6 @@ class PatchSelection:
         """Apply a patch, unless it is left out."""
         if name in self._installers:
             self._installers[name](*args)
-
-
-def check_core() -> None:
-    """Raise RunError if the installed ansible-core is newer than those that patches are for.
-
-    A function may have the same signature there and do something else.
-    """
-    installed = importlib.metadata.version("ansible-core")
-    if tuple(map(int, installed.split(".")[:2])) > NEWEST_CORE:
-        newest = ".".join(map(str, NEWEST_CORE))
-        raise RunError(
-            f"ansible-core {installed} is newer than {newest}, the newest version with warm runs:"
-            f" update operator-runner, or install ansible-core {newest}"
-        )
 
 
 def select(

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from operator_runner.config.flags import environment
 from operator_runner.config.flags.capacity import capacity, cores
+from operator_runner.core.ansible_core import is_newer_core
 from operator_runner.core.ansible_paths import path_problem
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
@@ -277,7 +278,8 @@ def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Co
     own = environment.concurrency(environ, kinds).values
     limit = max(options["max_concurrent_reconciles"] or 0, 0)
     largest = max(limit, *own.values(), 0)
-    fits = capacity(HostResources(), options["executor"], largest)
+    # With a newer ansible-core, plays run cold in any case.
+    fits = capacity(HostResources(), "cold" if is_newer_core() else options["executor"], largest)
     most = options["max_runs"]
     return Concurrency(
         total=most or fits.runs,

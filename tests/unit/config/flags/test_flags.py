@@ -84,6 +84,14 @@ def test_without_flags_everything_has_its_documented_default() -> None:
     assert made.concurrency.run_memory == 40 * 1024**2
 
 
+def test_with_a_newer_core_each_run_needs_the_memory_of_a_cold_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Plays run cold then, whatever the executor is."""
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.99.0rc1")
+    assert settings().concurrency.run_memory == 100 * 1024**2
+
+
 def test_every_flag_reaches_its_setting() -> None:
     """Every flag has an effect on the settings."""
     made = settings(
