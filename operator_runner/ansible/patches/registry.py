@@ -1,7 +1,9 @@
 """The registry of patches. Pure data: importing it loads no library that is patched.
 
-Each patch names the symbols that it replaces and the private ones that it calls, with the
-signatures it was written for (see `signatures`), and can be left out on its own. Gains are user
+Each patch names the symbols that it replaces and the private functions that it calls, with the
+signatures it was written for (see `signatures`), and can be left out on its own. A name that it
+imports does not fit either where it is missing. Warm runs, whose patches read further attributes
+of ansible-core's objects, have a tested version in any case (`core.ansible_core`). Gains are user
 and system time; ADR 28 has how they were measured. `structural` patches have no
 gain of their own: other patches, or the fork itself, depend on them.
 """
@@ -340,6 +342,11 @@ PATCHES: tuple[Patch, ...] = (
                 "ansible.plugins.action.set_fact:ActionModule",
                 run="(self, tmp=None, task_vars=None)",
             ),
+        ),
+        uses=_symbols(
+            "ansible._internal._templating._jinja_bits",
+            _flatten_nodes="(nodes)",
+            _finalize_template_result="(o, mode)",
         ),
         reason="Templates return ansible-core 2.18 types unless native types are on (ADR 18).",
         gain="structural: the results of roles; applied in cold runs too",
