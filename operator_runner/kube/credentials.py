@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import contextlib
 import logging
 import os
 import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
+from urllib.request import getproxies_environment
 
 import structlog
 from aiohttp.helpers import get_env_proxy_for_url
@@ -128,11 +131,33 @@ def _proxy(configuration: Any) -> URL | None:
     """
     if configuration.proxy is not None:
         return URL(configuration.proxy) if configuration.proxy else None
+    server = URL(configuration.host)
+    if _is_without_proxy(server):
+        return None
     try:
-        proxy, user = get_env_proxy_for_url(URL(configuration.host))
+        proxy, user = get_env_proxy_for_url(server)
     except LookupError:  # unset, or NO_PROXY contains the server
         return None
     return proxy if user is None else proxy.with_user(user.login).with_password(user.password)
+
+
+def _is_without_proxy(server: URL) -> bool:
+    """Return whether kubectl uses no proxy: for loopback; for networks and ports in NO_PROXY.
+
+    Source: golang.org/x/net/http/httpproxy. aiohttp compares the names in NO_PROXY.
+    """
+    host, entries = server.host or "", getproxies_environment().get("no", "").split(",")
+    if host == "localhost" or server.authority in map(str.strip, entries):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    for entry in entries:
+        with contextlib.suppress(ValueError):
+            if address in ip_network(entry.strip(), strict=False):
+                return True
+    return address.is_loopback
 
 
 async def load(kubeconfig: Path | None, context: str = "") -> Credentials:

@@ -93,6 +93,38 @@ async def test_the_proxy_is_the_kubeconfigs_or_the_environments(
     assert await proxy() == "None"
 
 
+@pytest.mark.parametrize(
+    ("server", "no_proxy", "is_used"),
+    [
+        ("https://127.0.0.1:6443", "", False),
+        ("https://127.8.0.1:6443", "", False),
+        ("https://[::1]:6443", "", False),
+        ("https://localhost:6443", "", False),
+        ("https://localhost.outside:6443", "", True),
+        ("https://172.30.0.1:443", ".svc, 172.30.0.0/16 ,10.0.0.1", False),
+        ("https://172.31.0.1:443", ".svc,172.30.0.0/16", True),
+        ("https://172.30.0.1:443", "172.30.0.1", False),
+        ("https://172.30.0.1:8443", "172.30.0.1:8443", False),
+        ("https://172.30.0.1:8443", "172.30.0.1:6443", True),
+        ("https://172.30.0.1:443", "fd00::/8,no network/8,*.svc", True),
+        ("https://[fd00::1]:443", "fd00::/8", False),
+        ("https://api.outside:443", "172.30.0.0/16", True),
+        ("https://api.outside:443", "outside", False),
+        ("https://api.outside:443", "*", False),
+    ],
+)
+async def test_servers_of_loopback_and_networks_of_no_proxy_have_no_proxy(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, server: str, no_proxy: str, is_used: bool
+) -> None:
+    """As with kubectl: a local cluster behind a web proxy, and the API server in a Pod."""
+    for name in ("https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://env:1")
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    found = await load(_write(nowhere / "config", _config(server)))
+    assert (str(found.proxy) == "http://env:1") == is_used
+
+
 async def test_the_error_of_a_pod_without_token_names_the_field(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
