@@ -62,6 +62,27 @@ def dump_in_order(value: Any) -> str:
     )
 
 
+class _VariablesDumper(_IndentingDumper):
+    """Mark texts that Ansible would evaluate as templates."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    node = _represent_str(dumper, value)
+    if any(mark in value for mark in ("{{", "{%", "{#")):
+        node.tag = "!unsafe"
+    return node
+
+
+_VariablesDumper.add_representer(str, _represent_text)
+
+
+def dump_variables(value: Any) -> str:
+    """Return what `dump_in_order` does, with texts that stay as they are as values of Ansible."""
+    return str(
+        yaml.dump(value, Dumper=_VariablesDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    )
+
+
 def load(text: str, source: str) -> Any:
     """Return the only document of a text. Raises ConfigError that starts with `source`."""
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import jinja2
 
-from operator_runner.tools.yaml_io import dump_in_order
+from operator_runner.tools.yaml_io import dump_in_order, dump_variables
 
 _SUFFIX = ".j2"
 _JINJA = jinja2.Environment(
@@ -35,12 +35,17 @@ def _yaml(value: Any, indent: int = 0) -> str:
     return textwrap.indent(dump_in_order(value).removesuffix("\n"), " " * indent)
 
 
+def _variables(value: Any, indent: int = 0) -> str:
+    """Return variables of Ansible as `_yaml` does; a text that looks like a template is none."""
+    return textwrap.indent(dump_variables(value).removesuffix("\n"), " " * indent)
+
+
 def _cell(text: str) -> str:
     """Return text as code in a table of Markdown, nothing for no text."""
     return f"`{text.replace('|', chr(92) + '|')}`" if text else ""
 
 
-_JINJA.filters |= {"yaml": _yaml, "cell": _cell}
+_JINJA.filters |= {"yaml": _yaml, "variables": _variables, "cell": _cell}
 
 
 def tree(name: str, values: Mapping[str, Any]) -> dict[str, str]:

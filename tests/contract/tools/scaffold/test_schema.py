@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,3 +122,24 @@ def test_invalid_fields_write_nothing(project: Path) -> None:
     assert "choose another name, such as otherAnsibleHost" in done.stderr
     assert done.returncode == 1
     assert not (project / "roles/other").exists()
+
+
+def test_defaults_that_look_like_templates_are_texts(tmp_path: Path) -> None:
+    """`validate` accepts them, and the role has them as they are."""
+    root = tmp_path / "alerts"
+    init(root, "--domain=schema.test")
+    texts = {"summary": "{{ $labels.pod }} is down", "lines": ["{% a", "b {# c", "plain"]}
+    lines = json.dumps(texts["lines"])
+    fields = (f"--field=summary:string={texts['summary']}", f"--field=lines:array:string={lines}")
+    create_api(root, "Alert", "--generate-role", *fields)
+    done = run(root, "validate")
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    tasks = f"- copy: {{content: '{{{{ [summary, lines] | to_json }}}}', dest: {out}}}\n"
+    (root / "roles/alert/tasks/main.yml").write_text(tasks)
+    play = tmp_path / "play.yml"
+    play.write_text("- {hosts: localhost, gather_facts: false, roles: [alert]}\n")
+    program = Path(sys.executable).with_name("ansible-playbook")
+    environment = {**os.environ, "ANSIBLE_ROLES_PATH": str(root / "roles")}
+    subprocess.run([program, play], env=environment, check=True)
+    assert json.loads(out.read_text()) == list(texts.values())
