@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible._internal._templating import _jinja_bits as bits
 from ansible._internal._templating._engine import TemplateEngine
-from ansible._internal._templating._jinja_common import Marker, MarkerError
+from ansible._internal._templating._jinja_common import Marker, MarkerError, UndefinedMarker
 from ansible._internal._templating._jinja_plugins import JinjaPluginIntercept
 from ansible._internal._templating._marker_behaviors import RoutingMarkerBehavior
 from ansible._internal._templating._utils import TemplateContext
@@ -22,6 +22,7 @@ from ansible.module_utils._internal._datatag import (
     AnsibleTagHelper,
     _tag_dataclass_kwargs,
 )
+from jinja2 import Undefined
 
 from operator_runner.ansible.patches.replacing import replace, wrap
 from operator_runner.ansible.templating.text_types import (
@@ -33,6 +34,13 @@ from operator_runner.ansible.templating.text_types import (
 )
 
 _ONE_NAME = re.compile(r"{{\s*(\w*)\s*}}$")
+_DEFAULTS = {"default", "d"}
+_TESTS = {
+    **dict.fromkeys(("number", "integer", "float", "boolean", "true", "false", "none"), False),
+    **dict.fromkeys(("string", "mapping", "sequence", "sameas"), False),
+    **dict.fromkeys(("callable", "escaped"), True),
+}
+"""Tests of Jinja, and their results for what is undefined: they look at its type alone."""
 _WORDS_OF_FACTS = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -96,6 +104,8 @@ def _checked(node: Any) -> Any:
 def _post_render_mutation(
     original: Callable[..., Any], engine: Any, template: str, result: Any, options: Any
 ) -> Any:
+    if type(result) is Undefined:
+        result = ""  # a condition such as `'a' if b`, where b is false
     mutated = original(engine, template, result, options)
     # The trailing newline of the template makes it another text.
     return mutated if mutated == result else StaysText.untag(mutated)
@@ -115,15 +125,44 @@ def _plugin(
     text_filters: set[str], original: Callable[..., Any], plugins: Any, name: str
 ) -> Callable[..., Any]:
     found: Callable[..., Any] = original(plugins, name)
-    if name not in text_filters or plugins._plugin_loader.type != "filter":
-        return found
+    if plugins._plugin_loader.type == "test":
+        return _with_result(found, _TESTS[name]) if name in _TESTS else found
+    if name in text_filters:
+        return _staying_text(found)
+    return _with_implicit_else(found) if name in _DEFAULTS else found
 
+
+def _staying_text(found: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(found)
     def stays_text(*args: Any, **kwargs: Any) -> Any:
         result = found(*args, **kwargs)
         return result if isinstance(result, Marker) else StaysText().tag(text_of(result))
 
     return stays_text
+
+
+def _with_result(found: Callable[..., Any], of_undefined: bool) -> Callable[..., Any]:
+    """Return a test that has this result for what is undefined, instead of an error."""
+
+    @functools.wraps(found)
+    def test(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(value, UndefinedMarker):
+            return of_undefined
+        return found(value, *args, **kwargs)
+
+    return test
+
+
+def _with_implicit_else(found: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter that takes `a if b` without `else` as undefined where b is false."""
+
+    @functools.wraps(found)
+    def default(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(value) is Undefined:
+            value = UndefinedMarker(value._undefined_hint)
+        return found(value, *args, **kwargs)
+
+    return default
 
 
 def _look_up_template(original: Callable[..., Any], lookup: Any, *args: Any, **kwargs: Any) -> Any:

@@ -43,6 +43,7 @@ SOURCES = (
     *("one + other", "one ~ other", "one * 2", "one / 2", "one // 2", "one is defined"),
     *("one is string", "one is mapping", "one is sequence", "one is number", "not one"),
     *("one or other", "one and other", "one if other else later", "one in other"),
+    *("one if other", "(one if other) | default(later)", "no_such is number"),
     *("'2020-01-03 10:00:00' | to_datetime", "(day | to_datetime) - (before | to_datetime)"),
     *("((day | to_datetime) - (before | to_datetime)).total_seconds()", "one[0]", "one.a"),
     *("((day | to_datetime) - (before | to_datetime)).days", "query('sequence', 'end=2')"),
@@ -186,3 +187,33 @@ def test_templates_return_the_values_of_ansible_core_2_18(
         templates = {"x": template, "again": "{{ x }}", "within": "{{ [x] }}", "kind": KIND}
         difference = pair.difference(variables, templates)
         assert not difference, f"{template!r}\n{variables}\n{difference}"
+
+
+OF_UNDEFINED = (
+    *(f"no_such is {name}" for name in ("number", "integer", "float", "boolean", "true", "false")),
+    *(f"no_such is {name}" for name in ("none", "string", "mapping", "sequence", "sameas true")),
+    *("no_such is callable", "no_such is escaped", "no_such is not string", "map.no is none"),
+    *("map.no.no is string", "no_such is defined", "[no_such, 1] | select('number')"),
+    *("[map, {}] | selectattr('a', 'number')", "[map, {}] | rejectattr('a', 'number')"),
+    *("[map, {}] | map(attribute='a') | select('integer')", "['a' if off_, 1] | select('defined')"),
+    *("('a' if off_) | default('q')", "('a' if off_) | d('q')", "('a' if off_) | default"),
+    *("('a' if off_) | default('q', true)", "('a' if off_) | default(default_value='q')"),
+    *("('a' if map) | default('q')", "(1 if off_) | default([1])", "('a' if off_) is defined"),
+    *("('a' if off_) is none", "('a' if off_) | upper", "('a' if off_) ~ 'x'", "'a' if off_"),
+    *("not ('a' if off_)", "{'a': 1, 'b': ('x' if off_) | default(omit)}"),
+)
+
+
+@pytest.mark.parametrize("expression", OF_UNDEFINED)
+def test_what_is_undefined_has_the_results_of_2_18(pair: Pair, expression: str) -> None:
+    """In tests of Jinja that look at the type alone, and as implicit `else`."""
+    variables = "{map: {a: 1}, off_: false}"
+    templates = {
+        "x": f"{{{{ {expression} }}}}",
+        "within": f"a {{{{ {expression} }}}}",
+        "kind": KIND,
+    }
+    if "omit" in expression:
+        del templates["within"]
+    assert "error" not in pair.real.render(variables, templates)
+    assert not pair.difference(variables, templates)

@@ -172,3 +172,16 @@ def test_conditions_of_older_roles_work(both: Both) -> None:
     skipped = "runner_on_skipped"
     assert ended == {"Length": "runner_on_ok", "No length": skipped, "Text": "runner_on_ok"}
     assert "Conditional result" in record.stdout
+
+
+def test_conditions_of_older_roles_look_at_types_of_what_is_undefined(both: Both) -> None:
+    """It has none of them, as in ansible-core 2.18; a condition without `else` is false."""
+    tasks = """
+- {name: Type, debug: {msg: x}, when: no_such is string or no_such.at_all is number}
+- {name: Negated, debug: {msg: x}, when: no_such is not mapping}
+- {name: Implicit else, debug: {msg: x}, when: "'a' if no_such is defined"}
+"""
+    record = both(Project(tasks))
+    assert record.outcome.successful
+    kinds = [record.kinds(task=task)[-1] for task in ("Type", "Negated", "Implicit else")]
+    assert kinds == ["runner_on_skipped", "runner_on_ok", "runner_on_skipped"]
