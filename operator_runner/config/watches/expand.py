@@ -2,6 +2,8 @@
 
 The rules are those of Go's os.Expand, with which ansible-operator does this: `$NAME` and
 `${NAME}`, the one-letter names of a shell (`$1`, `$$`, `$@`), and broken references swallowed.
+Two texts that are no variables stay as they are: the start of a vault value, and a one-letter name
+that is not set, as in `$1.00`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ _REFERENCE = re.compile(
       | \{(?P<braced>[^}]+)\}              # any name at all, over several lines too
       | (?P<open>\{)                       # never closed: vanishes
       | (?P<special>[*\#$@!?\-0-9])        # one character, so $10 is $1 and a 0
-      | (?P<plain>[A-Za-z_][A-Za-z0-9_]*)
+      | (?!ANSIBLE_VAULT;)(?P<plain>[A-Za-z_][A-Za-z0-9_]*)
     )""",
     re.VERBOSE,
 )
@@ -62,4 +64,4 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     name = match["braced"] or match["special"] or match["plain"]
     if name is None:
         return ""
-    return environ.get(name, f"${{{name}}}")
+    return environ.get(name, match.group() if match["special"] else f"${{{name}}}")
