@@ -22,6 +22,7 @@ from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs
+from operator_runner.core.ansible_yaml import task_keyword
 from operator_runner.core.async_tasks import finish_in_thread
 from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import Cause, Json, ObjectRef, RunEvent, RunOutcome, RunRequest
@@ -138,7 +139,7 @@ class AnsibleExecutor:
 
     async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
         """Run a play to its end or its timeout; see the port."""
-        builder = OutcomeBuilder()
+        builder = OutcomeBuilder(task_keyword)
         try:
             with self._rundirs.open(request.ref) as rundir:
                 return await self._run_in(rundir, request, builder, on_event)

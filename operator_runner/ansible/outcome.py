@@ -1,11 +1,12 @@
-"""Build the outcome of a run from its events. Pure: the time is an argument."""
+"""Build the outcome of a run from its events. Pure: time and files are arguments."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from operator_runner.ansible.api_errors import without_quoted_objects
@@ -21,6 +22,16 @@ _HOST = "localhost"
 _REQUEUE_EVENTS = {"runner_on_ok", "runner_item_on_ok"}
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
 _EMPTY_MESSAGES = (None, "", "Unknown error.")
+_UNKNOWN = "unknown playbook failure"
+"""What ansible-operator says of a failed task without a message."""
+_FAILED_WHEN = "A 'failed_when' expression evaluated to 'True'."
+"""Message of ansible-core 2.21 for a module that has succeeded."""
+_ASSERTION = "Assertion failed"
+_COUNTS = ("ok", "failures", "dark", "skipped", "rescued", "ignored", "processed")
+_NO_HOSTS = (
+    "no hosts matched, so nothing was run: write `hosts: localhost` in the playbook, or set"
+    " ANSIBLE_INVENTORY to an inventory with its hosts"
+)
 _MAX_REASON_CHARACTERS = 2000
 _MAX_MESSAGE_BYTES = 16 * 1024
 """Maximum of one failure's message; with task and path it fits into a condition."""
@@ -30,11 +41,15 @@ _MAX_MESSAGE_BYTES = 16 * 1024
 class OutcomeBuilder:
     """Collects events: call `add` with each, in order, then `build`."""
 
+    keyword_of: Callable[[str, str], str] = lambda *_: ""
+    """Returns the text of a keyword of the task at a path; see `ansible_yaml.task_keyword`."""
     started: datetime | None = None
     """The start of the play; set when Ansible is loaded."""
     task: str = ""
     """The current task, which is reported if the run is aborted."""
     _has_play: bool = False
+    _is_unmatched: bool = False
+    """Whether a play of the playbook has no hosts."""
     _recap: Json | None = None
     _failed: dict[str, list[TaskFailure]] = field(default_factory=dict)
     _requeue_after: timedelta | None = None
@@ -46,6 +61,8 @@ class OutcomeBuilder:
         match event.kind:
             case "playbook_on_play_start":
                 self._has_play = True
+            case "playbook_on_no_hosts_matched":
+                self._is_unmatched = True
             case "playbook_on_task_start":
                 self.task = str(event.data.get("name") or event.data.get("task") or "")
             case "playbook_on_stats":
@@ -72,6 +89,8 @@ class OutcomeBuilder:
         if exit_status != 0 and not failures:
             reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
             failures = (TaskFailure(self.task, reason),)
+        if self._is_unmatched and not any(self._recap.get(name) for name in _COUNTS):
+            failures = (TaskFailure(self.task, _NO_HOSTS),)
         if self._invalid_requeue is not None:
             failures = (*failures, self._invalid_requeue)
         return RunOutcome(
@@ -88,11 +107,13 @@ class OutcomeBuilder:
         return RunOutcome(None, failures, None, now, started=self.started)
 
     def _add_failure(self, event: RunEvent) -> None:
-        message = without_quoted_objects(_message(event.data.get("res")))
+        path = str(event.data.get("task_path") or "")
+        result = event.data.get("res")
+        message = without_quoted_objects(_message(result, partial(self.keyword_of, path)))
         failure = TaskFailure(
             task=str(event.data.get("task") or ""),
             message=with_type_hint(truncated(message, _MAX_MESSAGE_BYTES)),
-            path=str(event.data.get("task_path") or ""),
+            path=path,
         )
         self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)
 
@@ -140,22 +161,41 @@ def _error_starts(lines: list[str]) -> list[int]:
     return [number for number, line in enumerate(lines) if _ERROR_START.match(line)]
 
 
-def _message(result: Any) -> str:
+def _message(result: Any, keyword_of: Callable[[str], str]) -> str:
     """Return the message of a failed result; of a loop, those of its failed items."""
     if not isinstance(result, dict):
-        return str(result or "unknown playbook failure")
+        return str(result or _UNKNOWN)
     parts = [
-        _message(item)
+        _message(item, keyword_of)
         for item in result.get("results") or ()
         if isinstance(item, dict) and item.get("failed")
     ]
     words = ("msg", "message", "reason", "module_stderr", "censored")
     messages = (result[word] for word in words if result.get(word) not in _EMPTY_MESSAGES)
-    own = str(next(messages, result.get("msg")) or "unknown playbook failure")
+    own = str(next(messages, result.get("msg")) or "")
     if parts:
         return "\n".join(dict.fromkeys(parts))
+    if not own or own.endswith(_FAILED_WHEN):
+        own = _condition(result, keyword_of) or own or _UNKNOWN
+    elif own == _ASSERTION and isinstance(result.get("assertion"), str):
+        own = f"{own}: {result['assertion']}"
     detail = _detail(result.get("error"))
     return own if detail in own else f"{own}: {detail}"
+
+
+def _condition(result: Json, keyword_of: Callable[[str], str]) -> str:
+    """Return the condition that has failed the task instead of its module, empty if none."""
+    if result.get("failed_when_result") is True:
+        return f"{_keyword('failed_when', keyword_of)} is true"
+    if isinstance(attempts := result.get("attempts"), int):
+        times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        return f"{_keyword('until', keyword_of)} is false after {times}"
+    return ""
+
+
+def _keyword(name: str, keyword_of: Callable[[str], str]) -> str:
+    text = keyword_of(name)
+    return f"`{name}: {text}`" if text else f"the condition of `{name}`"
 
 
 def _detail(error: Any) -> str:

@@ -36,6 +36,40 @@ def load_all(text: bytes | str) -> Iterator[Any]:
     return yaml.load_all(text, Loader=_AnsibleLoader)
 
 
+def task_keyword(task_path: str, keyword: str) -> str:
+    """Return the text of a keyword of the task at `FILE:LINE`, those of a list with ` and `.
+
+    It is empty if the file cannot be read, or has no such task or keyword.
+    """
+    path, _, line = task_path.rpartition(":")
+    try:
+        nodes = [yaml.compose(Path(path).read_bytes(), Loader=_Base)]
+        start = int(line) - 1
+    except (OSError, ValueError, yaml.YAMLError):
+        return ""
+    seen: set[int] = set()
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen:
+            continue  # an alias
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            if node.start_mark.line == start:
+                return _text_of(next((v for k, v in node.value if k.value == keyword), None))
+            nodes.extend(value for _, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            nodes.extend(node.value)
+    return ""
+
+
+def _text_of(node: Any) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return " ".join(node.value.split())
+    if isinstance(node, yaml.SequenceNode):
+        return " and ".join(map(_text_of, node.value))
+    return ""
+
+
 def texts(document: Any) -> Iterator[str]:
     """Yield the texts in a document, except keys."""
     return _texts(document, set())

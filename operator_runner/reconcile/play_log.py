@@ -6,6 +6,7 @@ of ansible-operator, which tests of existing projects search for.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -90,8 +91,12 @@ class PlayLog:
     def _log_result(self, event: RunEvent) -> None:
         result = event.data.get("res") or {}
         if event.kind == "runner_on_ok" and _action(event) == "debug":
-            output = str(result.get("msg", ""))
-            _log.info("[playbook debug]", output=output, **self._fields(event, "TaskArgs"))
+            # The frames of a loop have its items.
+            items = () if self._framed else result.get("results") or ()
+            shown = [each for each in items if isinstance(each, dict) and not each.get("skipped")]
+            for each in shown or [result]:
+                fields = self._fields(event, "TaskArgs")
+                _log.info("[playbook debug]", output=_debug_output(each), **fields)
             self._write_frame(event)
             return
         if event.kind == "runner_on_skipped" or has_trait(_action(event), Trait.QUIET):
@@ -137,7 +142,24 @@ class PlayLog:
         transcript.write(f"\n----- {heading:>70} -----\n\n{text}\n\n----------")
 
 
+_OF_EACH_RESULT = (
+    *("changed", "failed", "skipped", "attempts", "failed_when_result", "changed_when_result"),
+    *("ansible_loop_var", "ansible_index_var", "ansible_loop"),
+)
+"""Keys beside the variable in a result of `debug`."""
 _KEYS = {"Name": "name", "Task": "task", "TaskArgs": "task_args"}
+
+
+def _debug_output(result: Json) -> str:
+    """Return what `debug` shows: its message, or a variable with its value."""
+    if (text := result.get("msg", result.get("censored"))) is not None:
+        return str(text)
+    loop = {result.get(name) for name in ("ansible_loop_var", "ansible_index_var")}
+    return ", ".join(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in result.items()
+        if not name.startswith("_ansible_") and name not in {*_OF_EACH_RESULT, *loop}
+    )
 
 
 def _last_error(result: Json) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from operator_runner.ansible.outcome import OutcomeBuilder, reason_from_output
 from operator_runner.core.model import RunEvent, Stats, TaskFailure
 
@@ -50,6 +52,55 @@ def test_a_failure_without_a_message_gets_a_default() -> None:
         events = (task("a", "runner_on_failed", res=result), recap(failures=1))
         message = collect(*events).build(NOW, 2, "").failures[0].message
         assert message == "unknown playbook failure"
+
+
+@pytest.mark.parametrize(
+    ("keyword", "result", "message"),
+    [
+        (
+            "pods | length > 0",
+            {"attempts": 2},
+            "`until: pods | length > 0` is false after 2 attempts",
+        ),
+        ("", {"attempts": 1, "msg": ""}, "the condition of `until` is false after 1 attempt"),
+        ("x", {"attempts": 2, "msg": "no route"}, "no route"),
+        ("x == 1", {"failed_when_result": True, "attempts": 2}, "`failed_when: x == 1` is true"),
+        ("x", {"failed_when_result": False}, "unknown playbook failure"),
+        (
+            "x == 1",
+            {
+                "failed_when_result": True,
+                "msg": "Action failed: A 'failed_when' expression evaluated to 'True'.",
+            },
+            "`failed_when: x == 1` is true",
+        ),
+        ("", {"msg": "Assertion failed", "assertion": "a == 1"}, "Assertion failed: a == 1"),
+        ("", {"msg": "no size", "assertion": "a == 1"}, "no size"),
+        (
+            "x",
+            {"msg": "One or more items failed", "results": [{"failed": True, "attempts": 3}]},
+            "`until: x` is false after 3 attempts",
+        ),
+    ],
+)
+def test_the_condition_that_failed_a_task_is_named(
+    keyword: str, result: dict[str, Any], message: str
+) -> None:
+    """If neither the module nor the role has a message."""
+    builder = OutcomeBuilder(lambda path, _: keyword if path == "r/main.yml:3" else "")
+    builder.add(task("a", "runner_on_failed", res=result, task_path="r/main.yml:3"))
+    builder.add(recap(failures=1))
+    assert builder.build(NOW, 2, "").failures[0].message == message
+
+
+def test_a_playbook_whose_plays_have_no_hosts_is_a_failure() -> None:
+    """It has done nothing; if another play has hosts it is a success."""
+    unmatched = RunEvent("playbook_on_no_hosts_matched", {"play": "webservers"})
+    (failure,) = collect(unmatched, recap()).build(NOW, 0, "").failures
+    assert failure.message.startswith("no hosts matched")
+    assert "`hosts: localhost`" in failure.message
+    assert collect(unmatched, task("a"), recap(ok=1)).build(NOW, 0, "").successful
+    assert collect(recap()).build(NOW, 0, "").successful
 
 
 def test_a_rescued_failure_does_not_count() -> None:

@@ -139,6 +139,46 @@ def test_a_terminal_shows_a_line_for_each_task(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("result", "shown"),
     [
+        ({"msg": "hello", "changed": False}, ["hello"]),
+        ({"msg": ["a", 1]}, ["['a', 1]"]),
+        (
+            {"size": 3, "changed": False, "failed": False, "_ansible_verbose_always": True},
+            ["size: 3"],
+        ),
+        ({"names": {"a": [None]}, "failed_when_result": False}, ['names: {"a": [null]}']),
+        ({"name": "web"}, ["name: web"]),
+        ({"censored": "the output has been hidden"}, ["the output has been hidden"]),
+        (
+            {
+                "msg": "All items completed",
+                "results": [
+                    {"msg": "item 1", "item": 1, "ansible_loop_var": "item"},
+                    {
+                        "size": 3,
+                        "each": 2,
+                        "ansible_loop_var": "each",
+                        "ansible_loop": {"index": 1},
+                    },
+                ],
+            },
+            ["item 1", "size: 3"],
+        ),
+    ],
+)
+def test_a_terminal_shows_the_output_of_debug(result: dict[str, Any], shown: list[str]) -> None:
+    """Of `msg` and of `var`, and of each item of a loop; frames have the items."""
+    event = RunEvent("runner_on_ok", {"task": "Say it", "task_action": "debug", "res": result}, "")
+    with structlog.testing.capture_logs() as lines:
+        PlayLog(REF, "run", TERMINAL, raw=False)(event)
+    assert [line["output"] for line in lines] == shown
+    with structlog.testing.capture_logs() as lines:
+        PlayLog(REF, "run", TASKS, raw=False)(event)
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
         ({"stderr": "usage: tool\ntool: no such host\n", "rc": 1}, "tool: no such host"),
         ({"stderr": "x" * 1000}, f"{'x' * 236} [cut: the first 236 of 1000 characters]"),
         ({"stderr": "secret", "censored": "the output has been hidden"}, None),
