@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Project, str | None]] = {
     "broken inventory": (Project(GOOD, {"hosts": "[a\n"}, inventory="hosts"), None),
     "no hosts matched": (
         Project(files={"site.yml": "- {hosts: nobody, tasks: [{debug: }]}\n"}),
-        None,
+        "no hosts matched",
     ),
 }
 """Plays, and a part of the message of their failure; None: they succeed."""
