@@ -8,11 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible._internal._templating._engine import TemplateEngine
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
+from ansible.parsing.vault import get_file_vault_secret
 
 from operator_runner.ansible.templating.name_hints import suggestion
+from operator_runner.core.errors import ConfigError
 from operator_runner.tools.validate import argument_specs, project
 from operator_runner.tools.validate.findings import Finding
 from operator_runner.tools.validate.line_numbers import line_of, place_of_error
@@ -22,6 +25,37 @@ from operator_runner.tools.validate.task_reader import Content, ContentReference
 from operator_runner.tools.validate.values import has_marks
 
 _SPECS = ("argument_specs.yml", "argument_specs.yaml")
+_PROMPTS = ("prompt", "prompt_ask_vault_pass")
+_NOT_DECRYPTED = (
+    "the file is not checked, nor whether variables are defined, because it cannot be decrypted:"
+    " set ANSIBLE_VAULT_PASSWORD_FILE"
+)
+
+
+class _UnreadableError(Exception):
+    """A file cannot be read; `found` has the reason."""
+
+
+def _loader() -> DataLoader:
+    """Return a loader with the vault passwords that Ansible's settings name, except prompts.
+
+    Raises ConfigError if a password cannot be read.
+    """
+    loader = DataLoader()
+    secrets = []
+    ids = [*constants.DEFAULT_VAULT_IDENTITY_LIST, constants.DEFAULT_VAULT_PASSWORD_FILE]
+    for each in filter(None, ids):
+        label, _, file = each.rpartition("@")
+        if file in _PROMPTS:
+            continue
+        try:
+            secret = get_file_vault_secret(filename=file, vault_id=label or None, loader=loader)
+            secret.load()
+        except AnsibleError as error:
+            raise ConfigError(f"vault password {each}: {error.message}") from None
+        secrets.append((label or constants.DEFAULT_VAULT_IDENTITY, secret))
+    loader.set_vault_secrets(secrets)
+    return loader
 
 
 class Sources:
@@ -30,7 +64,7 @@ class Sources:
     def __init__(self, folder: Path, roles_path: tuple[Path, ...], image: Any) -> None:
         self.layout = project.Layout(folder, roles_path)
         self.plugins = Plugins(image)
-        self._loader = DataLoader()
+        self._loader = _loader()
         self.environment = TemplateEngine(self._loader).environment
         self._fields: dict[Path, SpecFields] = {}
         """Content by role or playbook."""
@@ -106,17 +140,12 @@ class Sources:
         if kind == "template":
             self._read_template(path)
             return
-        try:
-            data = self._loader.load_from_file(str(path), trusted_as_template=True)
-        except AnsibleError as error:
-            file, line = place_of_error(error, path)
-            help_text = " ".join((getattr(error, "_help_text", None) or "").split())
-            message = str(error.message).rstrip(".")
-            self.found.append(Finding(file, line, f"{message}. {help_text}".strip()))
-            return
-        except UnicodeDecodeError as error:
-            self.found.append(Finding(path, 1, f"the file is not UTF-8: {error}"))
-            return
+        with suppress(_UnreadableError):
+            self._read_yaml(path, owner, kind)
+
+    def _read_yaml(self, path: Path, owner: Path, kind: str) -> None:
+        """Read a file. Raises _UnreadableError after it has added why it cannot be read."""
+        data = self._load(path)
         reader = TaskReader(self.environment, self._collections_of(owner))
         match kind:
             case "playbook":
@@ -131,6 +160,22 @@ class Sources:
             self.defaults[path] = data
         self.contents[path] = reader.content
         self._follow(path, owner, reader.content)
+
+    def _load(self, path: Path) -> Any:
+        try:
+            return self._loader.load_from_file(str(path), trusted_as_template=True)
+        except AnsibleError as error:
+            if path.read_bytes().startswith(b"$ANSIBLE_VAULT;"):
+                self.found.append(Finding(path, 1, _NOT_DECRYPTED, is_error=False))
+                self.contents[path] = Content(is_open=True)
+                raise _UnreadableError from None
+            file, line = place_of_error(error, path)
+            help_text = " ".join((getattr(error, "_help_text", None) or "").split())
+            message = str(error.message).rstrip(".")
+            self.found.append(Finding(file, line, f"{message}. {help_text}".strip()))
+        except UnicodeDecodeError as error:
+            self.found.append(Finding(path, 1, f"the file is not UTF-8: {error}"))
+        raise _UnreadableError
 
     def _collections_of(self, owner: Path) -> tuple[str, ...]:
         """Return the collections of short names: the one that a role is in, and those it lists."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -352,3 +353,34 @@ def test_a_new_project_has_no_findings(tmp_path: Path) -> None:
     create_api(project, "Backup", "--generate-playbook")
     done = validate(project)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_files_are_decrypted_with_the_vault_password_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it they are a warning, and their variables may have any name."""
+    password, vault = tmp_path / "password", Path(sys.executable).with_name("ansible-vault")
+    password.write_text("correct horse")
+    files = {
+        "roles/site/tasks/main.yml": "- debug: {msg: '{{ secret }}{{ secrte }}'}\n",
+        "roles/site/vars/main.yml": "secret: 1\n",
+    }
+    project = write(tmp_path / "project", files)
+    file = project / "roles/site/vars/main.yml"
+    subprocess.run([vault, "encrypt", f"--vault-password-file={password}", file], check=True)
+
+    unknown = validate(project)
+    assert unknown.returncode == 0, unknown.stderr
+    assert "roles/site/vars/main.yml:1: the file is not checked" in unknown.stderr
+    assert "set ANSIBLE_VAULT_PASSWORD_FILE" in unknown.stderr
+
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    done = validate(project)
+    assert done.returncode == 1
+    assert "'secrte' is undefined: did you mean secret?" in done.stderr
+    assert "not checked" not in done.stderr
+
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "none"))
+    missing = validate(project)
+    assert missing.returncode == 1
+    assert f"vault password {tmp_path}/none: " in missing.stderr
