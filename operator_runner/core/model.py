@@ -217,7 +217,7 @@ class Reference:
     """A kind whose objects resources refer to, by JMESPath expressions over a resource.
 
     `name` gives a name, a list of them, or nothing; `selector` a label selector or nothing. One of
-    the two is set. `namespace` gives names too; without it, it is the resource's own.
+    the two is set. `namespace` gives names too; without it or a value, it is the resource's own.
     """
 
     gvk: GVK

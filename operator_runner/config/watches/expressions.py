@@ -73,6 +73,33 @@ def value_of(key: str, expression: str, value: Json) -> Any:
         raise ExpressionError(key, expression, str(error)) from error
 
 
+def texts_of(key: str, expression: str, value: Json) -> frozenset[str]:
+    """Return the texts that an expression gives: one, those of a list, or none for nothing.
+
+    Raises ExpressionError, also for other values.
+    """
+    found = value_of(key, expression, value)
+    values = found if isinstance(found, list) else [found]
+    wrong = [each for each in values if not isinstance(each, str | None)]
+    if wrong:
+        raise ExpressionError(
+            key, expression, f"expected text or a list of text, got {_kind(wrong[0])}"
+        )
+    return frozenset(filter(None, values))
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case list():
+            return "a list"
+        case _:
+            return "a map"
+
+
 def path(text: str) -> tuple[str, ...]:
     """Split `spec.tls."ca.crt"` into names; raises ValueError unless it is a plain field path."""
     check(text)

@@ -22,8 +22,8 @@ def referenced(
     """Yield the objects that a resource names, and the selections of objects by label.
 
     Each is also yielded without a namespace, because its kind may be cluster-scoped. `failed` is
-    called for each expression that cannot be evaluated, or gives no selector where one is expected;
-    it refers to nothing then.
+    called for each expression that cannot be evaluated, or gives no names or selector where they
+    are expected; it refers to nothing then.
     """
     for number, reference in enumerate(watch.references):
         try:
@@ -35,7 +35,7 @@ def referenced(
 def _objects(body: Json, reference: Reference) -> Iterator[ObjectRef | Selection]:
     namespaces = {*_namespaces(body, reference), ""}
     if reference.name is not None:
-        names = set(_texts(body, "name", reference.name))
+        names = expressions.texts_of("name", reference.name, body)
         _check_number("name", reference.name, len(names), namespaces)
         for name in names:
             for namespace in namespaces:
@@ -71,13 +71,9 @@ def _check_number(key: str, expression: str, number: int, namespaces: set[str]) 
         )
 
 
-def _namespaces(body: Json, reference: Reference) -> list[str]:
+def _namespaces(body: Json, reference: Reference) -> frozenset[str]:
+    """Return the namespaces of a reference; the resource's own, unless the field names others."""
+    named: frozenset[str] = frozenset()
     if reference.namespace is not None:
-        return _texts(body, "namespace", reference.namespace)
-    return [body["metadata"].get("namespace") or ""]
-
-
-def _texts(body: Json, key: str, expression: str) -> list[str]:
-    found = expressions.value_of(key, expression, body)
-    values = found if isinstance(found, list) else [found]
-    return [value for value in values if isinstance(value, str) and value]
+        named = expressions.texts_of("namespace", reference.namespace, body)
+    return named or frozenset([body["metadata"].get("namespace") or ""])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.selector import requirements_of
@@ -34,8 +33,8 @@ def targets_of(body: Json, trigger: ObjectTrigger) -> TriggerTargets | None:
         return None
     namespaces = frozenset([body["metadata"].get("namespace") or ALL_NAMESPACES])
     if trigger.namespace is not None:
-        namespaces = _texts("namespace", trigger.namespace, body)
-    names = None if trigger.name is None else _texts("name", trigger.name, body)
+        namespaces = expressions.texts_of("namespace", trigger.namespace, body)
+    names = None if trigger.name is None else expressions.texts_of("name", trigger.name, body)
     if not namespaces or names == frozenset():
         return None
     return TriggerTargets(namespaces, names, None if trigger.matching is None else labels)
@@ -67,26 +66,3 @@ def needs_whole_objects(trigger: ObjectTrigger) -> bool:
 
 def _over_object(trigger: ObjectTrigger) -> Iterator[str]:
     yield from filter(None, (trigger.when, trigger.name, trigger.namespace))
-
-
-def _texts(key: str, expression: str, body: Json) -> frozenset[str]:
-    found = expressions.value_of(key, expression, body)
-    values = found if isinstance(found, list) else [found]
-    wrong = [each for each in values if not isinstance(each, str | None)]
-    if wrong:
-        raise ExpressionError(
-            key, expression, f"expected text or a list of text, got {_kind(wrong[0])}"
-        )
-    return frozenset(filter(None, values))
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case list():
-            return "a list"
-        case _:
-            return "a map"

@@ -257,14 +257,48 @@ async def test_a_write_of_the_status_starts_no_run() -> None:
 
 
 def test_references_are_read_from_texts_and_lists() -> None:
-    """Names are text or in lists; missing and other values refer to nothing."""
+    """Names are text or in lists; missing ones refer to nothing, other values are reported."""
     failed: list[ExpressionError] = []
     body = foo("a", zone=3, secrets=[{"name": "s"}, {}])
     found = {str(each) for each in referenced(body, WATCH, failed.append)}
-    assert failed == []
+    assert [str(error) for error in failed] == [
+        "references[1].name: spec.zone: expected text or a list of text, got a number"
+    ]
     assert {text for text in found if "Zone" in text} == set()
     assert any(text.endswith("default/s") for text in found)
     assert not any("ConfigMap" in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "expected"),
+    [
+        (None, {"default", ""}),
+        ("b", {"b", ""}),
+        ([], {"default", ""}),
+        (["b", "c"], {"b", "c", ""}),
+    ],
+)
+def test_a_reference_without_a_namespace_is_in_that_of_the_resource(
+    namespace: Any, expected: set[str]
+) -> None:
+    """Without the key, and where its expression gives nothing."""
+    reference = Reference(SECRET, name="spec.secret", namespace="spec.namespace")
+    watch = replace(WATCH, references=(reference,))
+    failed: list[ExpressionError] = []
+    found = referenced(foo("a", secret="s", namespace=namespace), watch, failed.append)
+    assert {each.namespace for each in found} == expected
+    assert failed == []
+
+
+@pytest.mark.parametrize("key", ["name", "namespace"])
+def test_a_reference_that_is_no_text_is_reported(key: str) -> None:
+    """Such as a map whose key `name` is missing in the expression."""
+    reference = Reference(SECRET, **{"name": "'s'", key: "spec.secret"})
+    watch = replace(WATCH, references=(reference,))
+    failed: list[ExpressionError] = []
+    assert not list(referenced(foo("a", secret={"name": "s"}), watch, failed.append))
+    (error,) = failed
+    assert str(error).endswith(f"{key}: spec.secret: expected text or a list of text, got a map")
 
 
 @pytest.mark.parametrize("key", ["name", "selector"])
