@@ -204,6 +204,10 @@ class RunDirs:
         self.isolation, self.fault = found.isolation, found.fault
         self._secrets = found.secrets
 
+    def forget_discovery(self) -> None:
+        """Make the next runs discover again what the API server serves."""
+        self._temp_dirs.forget_discovery()
+
     def path_of(self, ref: ObjectRef) -> Path:
         """Return the path of the dir of a resource, which may not exist."""
         return resource_dir(self.base, ref)

@@ -7,10 +7,11 @@ run to run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
-from dataclasses import dataclass
+import time
 from pathlib import Path
 
 DIR_NAMES = ("tmp", "discovery")
@@ -21,11 +22,14 @@ _MAX_CACHES = 8
 """Caches kept, newest first. Each is for one API server and user; roles may use several."""
 
 
-@dataclass(frozen=True, slots=True)
 class TempDirs:
     """The temporary directories of runs, below the work dir `base`."""
 
-    base: Path
+    def __init__(self, base: Path) -> None:
+        """Touch nothing yet."""
+        self.base = base
+        self._outdated_ns = 0
+        """Caches that were written up to this time are not kept, in ns since the epoch."""
 
     def path(self, run_id: str) -> Path:
         """Return the directory of a run, which may not exist.
@@ -44,7 +48,8 @@ class TempDirs:
         self._cache.mkdir(mode=0o700, exist_ok=True)
         for cached in self._cache.iterdir():
             # Copies, because clients write to these files.
-            shutil.copy2(cached, self.path(run_id) / cached.name, follow_symlinks=False)
+            with contextlib.suppress(FileNotFoundError):  # forgotten just now
+                shutil.copy2(cached, self.path(run_id) / cached.name, follow_symlinks=False)
 
     def remove(self, run_id: str) -> None:
         """Remove the directory of a run and keep its discovery. Raises OSError."""
@@ -54,6 +59,16 @@ class TempDirs:
                 if stat.S_ISREG(found.lstat().st_mode):
                     self._keep(found)
         shutil.rmtree(directory, ignore_errors=True)
+
+    def forget_discovery(self) -> None:
+        """Make the next runs discover again: the API server has changed what it serves.
+
+        Runs in progress have copies of the caches, which are not kept either.
+        """
+        self._outdated_ns = time.time_ns()
+        with contextlib.suppress(FileNotFoundError):
+            for cached in self._cache.iterdir():
+                cached.unlink(missing_ok=True)
 
     def remove_all(self) -> None:
         """Remove the directories and the caches."""
@@ -65,6 +80,8 @@ class TempDirs:
         return self.base / DIR_NAMES[1]
 
     def _keep(self, found: Path) -> None:
+        if found.stat().st_mtime_ns <= self._outdated_ns:
+            return
         kept = self._cache / found.name
         if kept.exists() and kept.stat().st_mtime_ns == found.stat().st_mtime_ns:
             return

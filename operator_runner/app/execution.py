@@ -66,6 +66,7 @@ class Execution:
             record=settings.record_requests,
             fences=leadership.fences,
             on_request=runs.on_request,
+            on_unserved=self.rundirs.forget_discovery,
         )
         job_launcher = None
         self.jobs: JobServing | None = None

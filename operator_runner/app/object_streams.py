@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from operator_runner.controller.sources.shared_watches import WatchRequest
 from operator_runner.core.model import GVK
 from operator_runner.kube.api import Api
-from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.watch import Extraction, MetadataEvent, watch_metadata
 
 
@@ -34,6 +35,7 @@ class ObjectStreams:
             namespace,
             request.label_selector,
             extraction=request.extraction,
+            rediscover=partial(self._rediscovered, request.gvk),
         ):
             yield event
 
@@ -45,6 +47,15 @@ class ObjectStreams:
         has_status = "status" in resource.subresources
         extraction = extraction_of(gvk, has_status=has_status)
         async for event in watch_metadata(
-            self._api, resource, namespace, health=has_status, extraction=extraction
+            self._api,
+            resource,
+            namespace,
+            health=has_status,
+            extraction=extraction,
+            rediscover=partial(self._rediscovered, gvk),
         ):
             yield event
+
+    async def _rediscovered(self, gvk: GVK) -> ApiResource:
+        self._discovery.forget(gvk)
+        return await self._discovery.resource(gvk)

@@ -10,7 +10,8 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -98,6 +99,7 @@ async def watch_metadata(
     *,
     health: bool = False,
     extraction: Extraction | None = None,
+    rediscover: Callable[[], Awaitable[ApiResource]] | None = None,
 ) -> AsyncIterator[MetadataEvent]:
     """Yield ADDED for each existing object, SYNCED, then each change, without end.
 
@@ -107,6 +109,9 @@ async def watch_metadata(
     After a failure the watch continues at its last resourceVersion,
     with exponential backoff; if that has expired (410), objects are listed again and the
     difference is yielded.
+
+    `rediscover` is called if the resource is not served any more: its CRD may have been replaced
+    by one with another plural or scope, in which the objects are listed then.
 
     Raises Forbidden or NotFound if the first list is refused: permissions or CRD are missing,
     and the caller decides when to retry. Once SYNCED, these are retried as well, because API
@@ -131,6 +136,8 @@ async def watch_metadata(
             log = _log.warning if refused and not warned else _log.debug
             log("Watch failed; retrying", gvk=str(resource.gvk), error=str(error))
             warned = warned or refused
+            if isinstance(error, NotFound) and rediscover is not None:
+                await reflector.move(rediscover)
             await delay.wait(time.monotonic() - started)
         else:
             # Ended by the server's timeout; do not spin if it ends at once.
@@ -174,6 +181,13 @@ class Reflector:
     def is_whole(self) -> bool:
         """Whether whole objects are requested."""
         return self.health or (self.extraction is not None and self.extraction.whole)
+
+    async def move(self, rediscover: Callable[[], Awaitable[ApiResource]]) -> None:
+        """List next in the resource that discovery has now, if it is another one."""
+        with suppress(ApiError):  # the kind is not served now
+            found = await rediscover()
+            if found.path(self.namespace) != self.resource.path(self.namespace):
+                self.resource, self.version = found, ""
 
     async def list_and_watch(self) -> AsyncIterator[MetadataEvent]:
         """List if necessary, then watch until the server ends it. Raises ApiError."""

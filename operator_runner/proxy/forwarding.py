@@ -7,6 +7,7 @@ import io
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import aiohttp
@@ -93,12 +94,15 @@ class Forwarder:
         *,
         recorder: PermissionRecorder | None = None,
         on_request: RequestCallback | None = None,
+        on_unserved: Callable[[], None] = lambda: None,
     ) -> None:
         """`admission` decides on writes; `recorder` records the permissions that requests need.
 
-        `on_request` is called for each request of a run after its response has begun.
+        `on_request` is called for each request of a run after its response has begun, and
+        `on_unserved` if it is about a resource that is not served: the client's discovery is old.
         """
         self._on_request = on_request
+        self._on_unserved = on_unserved
         self._connection = connection
         self._tracker = tracker
         self._worker_thread = worker_thread
@@ -151,6 +155,7 @@ class Forwarder:
             sent = self._send(request, path, headers, body, permitted=permitted)
             async with await sent as upstream:
                 self._report_request(request, grant, upstream.status, began)
+                self._report_unserved(info, upstream)
                 failed = upstream.status in _PRECONDITION_FAILED and attempt < _MAX_ATTEMPTS
                 if failed and write and await self._admission.is_outdated(write, decision):
                     continue
@@ -172,6 +177,12 @@ class Forwarder:
             seconds = time.time() - began
             answered = RunApiRequest(request.method, request.path, status, began, seconds)
             self._on_request(grant.run_id, answered)
+
+    def _report_unserved(self, info: RequestInfo | None, upstream: aiohttp.ClientResponse) -> None:
+        """Report a resource that is not served; of a missing object there is a Status in JSON."""
+        is_text = upstream.content_type == "text/plain"
+        if info is not None and upstream.status == HTTPStatus.NOT_FOUND and is_text:
+            self._on_unserved()
 
     async def _decoded(
         self, write: WriteRequest, body: bytes, function: Callable[[bytes], _T]

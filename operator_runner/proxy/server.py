@@ -95,6 +95,7 @@ class Proxy:
         record: Path | None = None,
         fences: Fences | None = None,
         on_request: RequestCallback | None = None,
+        on_unserved: Callable[[], None] = lambda: None,
     ) -> None:
         """Serve nothing yet; port 0 selects a free one.
 
@@ -104,7 +105,7 @@ class Proxy:
         `anonymous` allows plain HTTP without a token, on behalf of resources of these watches;
         None disables it. `record` is the file of `--record-requests`. Raises ConfigError if that
         cannot be used. `fences` permit the writes of runs. `on_request` is called for each request
-        of a run.
+        of a run, `on_unserved` where the API server does not serve the resource of one.
         """
         self._address = address
         self._grants = Grants()
@@ -122,6 +123,7 @@ class Proxy:
             admission,
             recorder=recorder,
             on_request=on_request,
+            on_unserved=on_unserved,
         )
         self._anonymous = anonymous
         self._connections = Connections()

@@ -75,6 +75,25 @@ def test_the_temporary_directory_is_deleted_with_the_run(rundirs: RunDirs) -> No
         assert found.read_text() == "one"
 
 
+def test_an_outdated_discovery_is_kept_neither_here_nor_by_runs_in_progress(
+    rundirs: RunDirs,
+) -> None:
+    """A cache that is written later is kept."""
+    run(rundirs, "one")
+    with rundirs.open(REF) as rundir:
+        rundir.prepare(request("two"), AnsibleSettings())
+        rundirs.forget_discovery()
+        rundir.clean_up(request("two"), left_processes=False)
+        rundir.prepare(request("three"), AnsibleSettings())
+        assert not list(rundir.temp_dirs.path("three").iterdir())
+        wait_for_new_timestamp(rundirs.base.parent)
+        (rundir.temp_dirs.path("three") / "k8srcp-1.json").write_text("three")
+        rundir.clean_up(request("three"), left_processes=False)
+        rundir.prepare(request("four"), AnsibleSettings())
+        (found,) = rundir.temp_dirs.path("four").iterdir()
+        assert found.read_text() == "three"
+
+
 def test_processes_that_are_still_running_keep_theirs_for_a_while(rundirs: RunDirs) -> None:
     """Until the artifacts of their run are rotated away, or the resource goes."""
     kept = run(rundirs, "one", left_processes=True)

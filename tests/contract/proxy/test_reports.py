@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 from operator_runner.core.model import GVK, DeclaredStatus, ObjectRef
+from operator_runner.devcluster import Cluster
 from operator_runner.kube.object_readiness import Health, Readiness
-from tests.support.kubectl import Kubectl
+from operator_runner.kube.session import Connection
+from tests.support.kubectl import Json, Kubectl
 
-from .conftest import OWNER_GVK, WATCH, Recorder, Run, Start, config_map
+from .conftest import OWNER_GVK, WATCH, Recorder, Run, Start, config_map, proxied
 
 DEPLOYMENT = GVK("apps", "v1", "Deployment")
 
@@ -34,6 +37,30 @@ async def test_every_write_is_reported_with_its_version(
         (ref, versions[2], "patch"),
         (ref, "", "delete"),
     ]
+
+
+async def test_a_resource_that_is_not_served_is_reported(
+    connection: Connection,
+    owner: Json,
+    tmp_path: Path,
+    control_plane_cluster: Cluster,
+    namespace: str,
+) -> None:
+    """The client's discovery is outdated then; objects and group versions may be missing."""
+    reports: list[None] = []
+    async with proxied(connection, Recorder(), on_unserved=lambda: reports.append(None)) as proxy:
+        with proxy.grant(owner, WATCH, "run-1") as text:
+            kubeconfig = tmp_path / "kubeconfig"
+            kubeconfig.write_text(text)
+            run = Run(kubeconfig, control_plane_cluster.bin)
+            for path, count in (
+                (f"/api/v1/namespaces/{namespace}/configmaps/none", 0),
+                ("/apis/none.example.com/v1", 0),
+                ("/apis/none.example.com/v1/none", 1),
+                (f"/apis/none.example.com/v1/namespaces/{namespace}/none/a", 2),
+            ):
+                status, _, _ = await run.done(*run.command("get", "--raw", path))
+                assert (status, len(reports)) == (1, count), path
 
 
 async def test_server_side_apply_creates_objects(
