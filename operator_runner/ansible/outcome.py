@@ -26,7 +26,6 @@ _UNKNOWN = "unknown playbook failure"
 """What ansible-operator says of a failed task without a message."""
 _FAILED_WHEN = "A 'failed_when' expression evaluated to 'True'."
 """Message of ansible-core 2.21 for a module that has succeeded."""
-_ASSERTION = "Assertion failed"
 _COUNTS = ("ok", "failures", "dark", "skipped", "rescued", "ignored", "processed")
 _NO_HOSTS = (
     "no hosts matched, so nothing was run: write `hosts: localhost` in the playbook, or set"
@@ -177,8 +176,6 @@ def _message(result: Any, keyword_of: Callable[[str], str]) -> str:
         return "\n".join(dict.fromkeys(parts))
     if not own or own.endswith(_FAILED_WHEN):
         own = _condition(result, keyword_of) or own or _UNKNOWN
-    elif own == _ASSERTION and isinstance(result.get("assertion"), str):
-        own = f"{own}: {result['assertion']}"
     detail = _detail(result.get("error"))
     return own if detail in own else f"{own}: {detail}"
 

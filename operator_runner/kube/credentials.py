@@ -147,7 +147,7 @@ def _is_without_proxy(server: URL) -> bool:
     Source: golang.org/x/net/http/httpproxy. aiohttp compares the names in NO_PROXY.
     """
     host, entries = server.host or "", getproxies_environment().get("no", "").split(",")
-    if host == "localhost" or server.authority in map(str.strip, entries):
+    if host == "localhost" or f"{host}:{server.port}" in map(str.strip, entries):
         return True
     try:
         address = ip_address(host)

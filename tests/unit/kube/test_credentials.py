@@ -105,6 +105,8 @@ async def test_the_proxy_is_the_kubeconfigs_or_the_environments(
         ("https://172.31.0.1:443", ".svc,172.30.0.0/16", True),
         ("https://172.30.0.1:443", "172.30.0.1", False),
         ("https://172.30.0.1:8443", "172.30.0.1:8443", False),
+        ("https://172.30.0.1:443", "172.30.0.1:443", False),
+        ("https://api.outside:6443", "api.outside:6443", False),
         ("https://172.30.0.1:8443", "172.30.0.1:6443", True),
         ("https://172.30.0.1:443", "fd00::/8,no network/8,*.svc", True),
         ("https://[fd00::1]:443", "fd00::/8", False),
