@@ -85,8 +85,8 @@ async def open_launcher(
 ) -> AsyncIterator[Launcher]:
     """Open a launcher; fall back to cold, with a warning, if warm cannot be started.
 
-    `started` is told why a process is started to fork runs from; `contents` are the roles
-    and playbooks to be run. `names` begins to load beside it. Raises ConfigError; see
+    `started` is called with the reason of each start of a process to fork runs from; `contents` are
+    the roles and playbooks to be run. `names` begins to load beside it. Raises ConfigError; see
     `check_patches`.
     """
     check_patches(ansible)

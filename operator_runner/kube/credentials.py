@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-import contextlib
 import logging
 import os
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -154,7 +153,7 @@ def _is_without_proxy(server: URL) -> bool:
     except ValueError:
         return False
     for entry in entries:
-        with contextlib.suppress(ValueError):
+        with suppress(ValueError):
             if address in ip_network(entry.strip(), strict=False):
                 return True
     return address.is_loopback

@@ -94,8 +94,8 @@ class PlayLog:
             # The frames of a loop have its items.
             items = () if self._framed else result.get("results") or ()
             shown = [each for each in items if isinstance(each, dict) and not each.get("skipped")]
+            fields = self._fields(event, "TaskArgs")
             for each in shown or [result]:
-                fields = self._fields(event, "TaskArgs")
                 _log.info("[playbook debug]", output=_debug_output(each), **fields)
             self._write_frame(event)
             return

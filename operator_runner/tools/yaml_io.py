@@ -57,9 +57,11 @@ class _IndentingDumper(_Dumper):
 
 def dump_in_order(value: Any) -> str:
     """Return a YAML document whose keys keep their order and whose list items are indented."""
-    return str(
-        yaml.dump(value, Dumper=_IndentingDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
-    )
+    return _dump_in_order(value, _IndentingDumper)
+
+
+def _dump_in_order(value: Any, dumper: type[_IndentingDumper]) -> str:
+    return str(yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=_WIDTH))
 
 
 class _VariablesDumper(_IndentingDumper):
@@ -77,10 +79,8 @@ _VariablesDumper.add_representer(str, _represent_text)
 
 
 def dump_variables(value: Any) -> str:
-    """Return what `dump_in_order` does, with texts that stay as they are as values of Ansible."""
-    return str(
-        yaml.dump(value, Dumper=_VariablesDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
-    )
+    """Return what `dump_in_order` does, as variables of Ansible, which evaluates no text of it."""
+    return _dump_in_order(value, _VariablesDumper)
 
 
 def load(text: str, source: str) -> Any:

@@ -110,10 +110,10 @@ class WarmLauncher:
         contents: Sequence[Path] = (),
         names: int | None = None,
     ) -> None:
-        """Take settings, roles and playbooks of all runs; `started` is told why a server starts.
+        """Take settings, roles and playbooks of all runs.
 
-        The first server writes the reserved names of Ansible to the descriptor `names`, which is
-        closed then.
+        `started` is called with the reason of each start of a server. The first one writes the
+        reserved names of Ansible to the descriptor `names`, which is closed then.
         """
         self._ansible = ansible
         self._contents = contents
@@ -215,10 +215,11 @@ class WarmLauncher:
         reason = None if changed is not None else await server.wait_for_exit_reason()
         if server is not self._server:
             return  # another run has replaced it
-        self._why = "changed" if reason is None else "exited"
         if reason is None:
+            self._why = "changed"
             _log.info("Restarting fork server: a loaded file changed", path=changed)
         else:
+            self._why = "exited"
             _log_exit(reason)
         self._retire(server)
 

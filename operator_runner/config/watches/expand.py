@@ -2,8 +2,8 @@
 
 The rules are those of Go's os.Expand, with which ansible-operator does this: `$NAME` and
 `${NAME}`, the one-letter names of a shell (`$1`, `$$`, `$@`), and broken references swallowed.
-Two texts that are no variables stay as they are: the start of a vault value, and a one-letter name
-that is not set, as in `$1.00`.
+The header of a vault value (`$ANSIBLE_VAULT;`) is not a reference, and a one-letter name that is
+not set stays as it is written, as in `$1.00`.
 """
 
 from __future__ import annotations

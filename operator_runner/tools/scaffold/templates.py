@@ -6,7 +6,8 @@ A path has `{kind}` where a name goes, a text `[[ kind ]]`: `{{ }}` is Ansible's
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -30,14 +31,9 @@ _JINJA = jinja2.Environment(
 )
 
 
-def _yaml(value: Any, indent: int = 0) -> str:
+def _yaml(dump: Callable[[Any], str], value: Any, indent: int = 0) -> str:
     """Return a value as YAML whose lines are all indented, without a line break at the end."""
-    return textwrap.indent(dump_in_order(value).removesuffix("\n"), " " * indent)
-
-
-def _variables(value: Any, indent: int = 0) -> str:
-    """Return variables of Ansible as `_yaml` does; a text that looks like a template is none."""
-    return textwrap.indent(dump_variables(value).removesuffix("\n"), " " * indent)
+    return textwrap.indent(dump(value).removesuffix("\n"), " " * indent)
 
 
 def _cell(text: str) -> str:
@@ -45,7 +41,11 @@ def _cell(text: str) -> str:
     return f"`{text.replace('|', chr(92) + '|')}`" if text else ""
 
 
-_JINJA.filters |= {"yaml": _yaml, "variables": _variables, "cell": _cell}
+_JINJA.filters |= {
+    "yaml": partial(_yaml, dump_in_order),
+    "variables": partial(_yaml, dump_variables),
+    "cell": _cell,
+}
 
 
 def tree(name: str, values: Mapping[str, Any]) -> dict[str, str]:
