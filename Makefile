@@ -160,11 +160,6 @@ fuzz-resources: $(INSTALLED) ## Fuzz resources, statuses and annotations for an 
 	$(TITLE) "Fuzzing"
 	@$(BIN)/pytest tests/unit/fuzz --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
 
-.PHONY: fuzz-unchanged
-fuzz-unchanged: $(INSTALLED) ## Run random roles after random edits for an hour: skipped runs change nothing
-	$(TITLE) "Runs that are skipped"
-	@$(BIN)/pytest tests/contract/reconcile/test_skipped_runs.py --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
-
 .PHONY: test-oldest
 test-oldest: ## Run unit tests and a short contract on the oldest Python, 3.11, if there is a newer one
 	$(TITLE) "Python $(OLDEST)"

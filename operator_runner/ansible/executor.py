@@ -25,7 +25,7 @@ from operator_runner.ansible.rundir import RunDir, RunDirs
 from operator_runner.core.ansible_yaml import task_keyword
 from operator_runner.core.async_tasks import finish_in_thread
 from operator_runner.core.errors import ConfigError, RunError
-from operator_runner.core.model import Cause, Json, ObjectRef, RunEvent, RunOutcome, RunRequest
+from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName, ServerStart
 
 _log = structlog.get_logger(__name__)
@@ -216,10 +216,6 @@ class AnsibleExecutor:
         """End the runs of an earlier operator that no run continues; see the port."""
         if self._jobs is not None:
             await self._jobs.end_unadopted(ref, current)
-
-    async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
-        """Record a run that was skipped; see the port."""
-        await asyncio.to_thread(history.write_skip, self._rundirs, ref, causes, reason)
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """Record what was found about a finished run; see the port."""

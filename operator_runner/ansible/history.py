@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,15 +19,13 @@ import structlog
 from operator_runner.ansible.nofollow_io import Directory, open_directory
 from operator_runner.ansible.resource_dirs import decoded_name
 from operator_runner.ansible.rundir import RunDir, RunDirs
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunOutcome, RunRequest
+from operator_runner.core.model import GVK, Json, ObjectRef, RunOutcome, RunRequest
 from operator_runner.reconcile.conditions import failure_line
 from operator_runner.telemetry.runs.record import causes_json
 
 _log = structlog.get_logger(__name__)
 FILE = "run.json"
 MESSAGE_FILE = "message"
-SKIPPED_FILE = "skipped.json"
-"""The last run of a resource that was skipped, beside its artifacts."""
 DETAILS_FILE = "record.json"
 _MESSAGE_BYTES = 2048
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
@@ -72,24 +70,6 @@ def add_message(rundirs: RunDirs, ref: ObjectRef, run_id: str, message: str) -> 
     It has a file of its own: the record may have been replaced by processes of the run.
     """
     _add(rundirs, ref, run_id, MESSAGE_FILE, message)
-
-
-def write_skip(rundirs: RunDirs, ref: ObjectRef, causes: Iterable[Cause], reason: str) -> None:
-    """Record a skipped run, in place of the previous one. Errors are only logged."""
-    content = {
-        "run_id": "",
-        "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "seconds": 0,
-        "outcome": "skipped",
-        "causes": causes_json(causes),
-        "message": f"skipped: {reason}",
-    }
-    with (
-        _errors_logged(rundirs.path_of(ref)),
-        rundirs.open(ref) as rundir,
-        rundir.own.below("artifacts", create=True),  # for `recorded_resources`
-    ):
-        rundir.own.write(SKIPPED_FILE, json.dumps(content))
 
 
 def write_details(rundirs: RunDirs, ref: ObjectRef, document: Json) -> None:
@@ -163,14 +143,8 @@ def recorded_resources(base: Path) -> dict[ObjectRef, Path]:
 
 
 def past_runs(folder: Path) -> list[PastRun]:
-    """Return the recorded runs of a resource in its private data dir, newest first.
-
-    The last one that was skipped is among them.
-    """
+    """Return the recorded runs of a resource in its private data dir, newest first."""
     runs = [run for each in _artifacts_of(folder) if (run := _read(each, FILE)) is not None]
-    with contextlib.suppress(FileNotFoundError), open_directory(folder) as own:
-        if (skipped := _read(own, SKIPPED_FILE)) is not None:
-            runs.append(skipped)
     return sorted(runs, key=lambda run: run.started, reverse=True)
 
 

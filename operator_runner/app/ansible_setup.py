@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import site
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import structlog
 
-import operator_runner
-from operator_runner.ansible.purity.content import ContentReader, ContentState
-from operator_runner.ansible.purity.environment import environment_state
 from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.ansible.work_dir import resolve_work_dir
 from operator_runner.config.watches.declared_variables import declared_variables
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.model import Watch
-from operator_runner.core.settings import AnsibleSettings, Settings
+from operator_runner.core.settings import Settings
 from operator_runner.kube.credential_files import credential_files
 
 _log = structlog.get_logger(__name__)
@@ -26,25 +22,10 @@ _log = structlog.get_logger(__name__)
 
 def variable_names_of(settings: Settings, names: ReservedNamesLoader) -> AnsibleVariableNames:
     """Return the names of variables that Ansible and the roles use."""
-    lookup = _lookup(settings.ansible)
-    return AnsibleVariableNames(names, partial(declared_variables, lookup=lookup))
-
-
-def content_reader_of(ansible: AnsibleSettings) -> ContentReader:
-    """Return the reader of the files of roles and playbooks."""
-    return ContentReader(_lookup(ansible))
-
-
-def installation_of(ansible: AnsibleSettings) -> ContentState:
-    """Return the state of Ansible, its settings and collections. It takes some milliseconds."""
-    installed = (Path(path) for path in site.getsitepackages())
-    own = Path(operator_runner.__file__).parent / "collections"
-    return environment_state(ansible, [*_lookup(ansible).collections, *installed, own])
-
-
-def _lookup(ansible: AnsibleSettings) -> Lookup:
     home = {"HOME": str(Path("~").expanduser())}
-    return Lookup.of(home, ansible.roles_path, ansible.collections_path)
+    ansible = settings.ansible
+    lookup = Lookup.of(home, ansible.roles_path, ansible.collections_path)
+    return AnsibleVariableNames(names, partial(declared_variables, lookup=lookup))
 
 
 def rundirs_of(settings: Settings, watches: Sequence[Watch]) -> RunDirs:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Any
 
 from operator_runner.ansible.background_launcher import BackgroundLauncher
 from operator_runner.ansible.executor import AnsibleExecutor
 from operator_runner.app import terminal
-from operator_runner.app.ansible_setup import content_reader_of, installation_of, rundirs_of
+from operator_runner.app.ansible_setup import rundirs_of
 from operator_runner.app.job_serving import JobServing, job_launcher_of
 from operator_runner.app.job_slots import JobSlots
 from operator_runner.app.leadership import Leadership
 from operator_runner.app.run_access import RunAccess, WriteObserver
 from operator_runner.app.run_files import RunFiles
-from operator_runner.app.unchanged_inputs import UnchangedInputs
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.fencing import Fence
 from operator_runner.core.model import Cause, ObjectRef, Watch
@@ -93,16 +91,9 @@ class Execution:
             context=settings.context,
             ask=terminal.ask if settings.ansible.step else None,
         )
-        self.inputs = UnchangedInputs(
-            api,
-            discovery,
-            content_reader_of(settings.ansible),
-            partial(installation_of, settings.ansible),
-            dependents,
-        )
         self.archive = self._make_archive()
         self.run_files = RunFiles(self.executor)
-        self.access = RunAccess(self.proxy, dependents, self.inputs)
+        self.access = RunAccess(self.proxy, dependents)
 
     def _make_archive(self) -> RunArchive | None:
         """Return where runs are kept for a new Pod: beside the Lease, if there is one."""
@@ -117,11 +108,9 @@ class Execution:
             election.lease_name,
             self._runs,
             lambda: Fence(term),
-            inputs=self.inputs,
         )
         self._runs.on_finished(archive.finished)
         self._runs.on_deleted(archive.deleted)
-        self.inputs.use_archive(archive.loaded, partial(archive.finished, has_changes=True))
         return archive
 
     async def start(self, stack: AsyncExitStack) -> None:

@@ -315,7 +315,6 @@ class Operator:
             fences=self._leadership.fences,
             claim=(lambda _: True) if sharding is None else sharding.claim,
             records=self._runs,
-            inputs=execution.inputs,
             run_environment=lambda run_id: {
                 **self._role_metrics,
                 **traces.run_environment(run_id),

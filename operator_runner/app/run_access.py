@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from operator_runner.app.unchanged_inputs import UnchangedInputs
 from operator_runner.controller.sources.dependents import Dependents
-from operator_runner.core.model import FieldChange, Json, ObjectRef, Watch, uid_of
+from operator_runner.core.model import FieldChange, Json, ObjectRef, Watch
 from operator_runner.proxy.server import Proxy
 from operator_runner.telemetry.runs.store import RunStore
 
@@ -15,9 +14,8 @@ from operator_runner.telemetry.runs.store import RunStore
 class RunAccess:
     """Access through the proxy, with events of owned objects held back during the run."""
 
-    def __init__(self, proxy: Proxy, dependents: Dependents, inputs: UnchangedInputs) -> None:
-        """Combine proxy, sources and inputs."""
-        self._inputs = inputs
+    def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
+        """Combine proxy and sources."""
         self._proxy = proxy
         self._dependents = dependents
 
@@ -26,13 +24,7 @@ class RunAccess:
         """See `reconcile.protocols.Access`."""
         with (
             self._dependents.hold_events(ObjectRef.of(owner)),
-            self._proxy.grant(
-                owner,
-                watch,
-                run_id,
-                of_finalizer=of_finalizer,
-                inputs=self._inputs.log(uid_of(owner)),
-            ) as kubeconfig,
+            self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
         ):
             yield kubeconfig
 

@@ -23,9 +23,7 @@ from operator_runner.reconcile.results import (
     ReconcileResult,
     Succeeded,
     Superseded,
-    Unchanged,
 )
-from operator_runner.reconcile.skipped_runs import INPUTS_UNCHANGED
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
 from operator_runner.telemetry.tracing.traces import NoTraces, ReconcileTrace, Traces
 
@@ -186,8 +184,6 @@ class Dispatcher:
         if outcome is not None:
             times = RunTimes(item.waited, seconds, trace.exemplar)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
-        if isinstance(result, Unchanged):
-            self._metrics.run_skipped(gvk, item.causes, INPUTS_UNCHANGED)
         if outcome != "superseded" and result != Aborted():
             self._metrics.record_result(key, failed=outcome == "failed")
         if result == Failed(timed_out=True):
@@ -240,7 +236,7 @@ class Dispatcher:
             _log.info("Deleted: the resource no longer exists")
             self._queue.remove(key)
             self._on_deleted(key)
-        if isinstance(result, Succeeded | Unchanged) and result.after is not None:
+        if isinstance(result, Succeeded) and result.after is not None:
             seconds = result.after.total_seconds()
             self._queue.add_after(
                 key, Cause(result.trigger, f"{seconds:g} s"), _spread(seconds, result.trigger)
@@ -279,11 +275,7 @@ def _resets_backoff(cause: Cause) -> bool:
 
 def _own_period(result: ReconcileResult) -> float | None:
     """Return the delay in seconds that the resource itself sets for its next run, or None."""
-    if (
-        isinstance(result, Succeeded | Unchanged)
-        and result.by_resource
-        and result.after is not None
-    ):
+    if isinstance(result, Succeeded) and result.by_resource and result.after is not None:
         return result.after.total_seconds()
     return None
 

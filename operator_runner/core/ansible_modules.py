@@ -26,8 +26,6 @@ class Trait(Flag):
     OPERATOR = auto()
     """Gives a value to the operator."""
 
-    PURE = auto()
-    """All that it reads is in its arguments or comes through the proxy."""
     PREVIEWED = auto()
     """Runs in a dry run as in any other run, because the proxy turns its writes into dry runs."""
     WAITS = auto()
@@ -44,8 +42,6 @@ class Trait(Flag):
     """Writes the file `dest` or `path` and nothing else."""
     MAKES_TEMPORARY_FILE = auto()
     """Makes a file below `path`, by default below the temporary directory."""
-    GATHERS_FACTS = auto()
-    """Gathers facts of the host. It counts as pure: facts only matter if a template uses them."""
     INCLUDES_ROLE = auto()
     """Its argument is a role."""
     INCLUDES_PLAYBOOK = auto()
@@ -61,12 +57,10 @@ class Trait(Flag):
 
 
 _NONE = Trait(0)
-_PURE_PLAY = Trait.PLAY | Trait.PURE
-_INCLUDE = _PURE_PLAY | Trait.FREE_ARGUMENTS
+_INCLUDE = Trait.PLAY | Trait.FREE_ARGUMENTS
 _FREE_HOST = Trait.HOST | Trait.FREE_ARGUMENTS
 _FILE = Trait.HOST | Trait.WRITES_FILE
 _COMMAND = _FREE_HOST | Trait.RUNS_COMMAND | Trait.PRELOADED_ACTION
-_FACTS = Trait.HOST | Trait.GATHERS_FACTS | Trait.PURE
 _PRELOADED = Trait.PRELOADED_ACTION | Trait.PRELOADED_PROGRAM
 _CLUSTER = Trait.CLUSTER | Trait.PREVIEWED
 _SHARED = _CLUSTER | Trait.SHARES_PROCESS
@@ -74,9 +68,9 @@ _REPORT = Trait.OPERATOR | Trait.REPORTS
 
 _BUILTIN = {
     "add_host": Trait.PLAY | Trait.FREE_ARGUMENTS,
-    "assert": _PURE_PLAY | Trait.PRELOADED_ACTION,
-    "debug": _PURE_PLAY | Trait.QUIET | Trait.PRELOADED_ACTION,
-    "fail": _PURE_PLAY | Trait.PRELOADED_ACTION,
+    "assert": Trait.PLAY | Trait.PRELOADED_ACTION,
+    "debug": Trait.PLAY | Trait.QUIET | Trait.PRELOADED_ACTION,
+    "fail": Trait.PLAY | Trait.PRELOADED_ACTION,
     "group_by": Trait.PLAY,
     "import_playbook": Trait.PLAY | Trait.FREE_ARGUMENTS | Trait.INCLUDES_PLAYBOOK,
     "import_role": _INCLUDE | Trait.INCLUDES_ROLE,
@@ -88,9 +82,9 @@ _BUILTIN = {
     "pause": Trait.PLAY,
     "set_fact": _INCLUDE | Trait.QUIET | Trait.PRELOADED_ACTION,
     "set_stats": Trait.PLAY,
-    "validate_argument_spec": _PURE_PLAY,
-    "gather_facts": _FACTS | Trait.FREE_ARGUMENTS | Trait.PRELOADED_ACTION,
-    "setup": _FACTS | Trait.PRELOADED_PROGRAM,
+    "validate_argument_spec": Trait.PLAY,
+    "gather_facts": _FREE_HOST | Trait.PRELOADED_ACTION,
+    "setup": Trait.HOST | Trait.PRELOADED_PROGRAM,
     "command": _COMMAND | Trait.PRELOADED_PROGRAM,
     "shell": _COMMAND,
     "assemble": _FILE,
@@ -119,8 +113,8 @@ _BUILTIN = {
     ),
 }
 _KUBERNETES = {
-    "k8s": _SHARED | Trait.PURE | Trait.PRELOADED_ACTION,
-    "k8s_info": _SHARED | Trait.PURE | Trait.PRELOADED_ACTION,
+    "k8s": _SHARED | Trait.PRELOADED_ACTION,
+    "k8s_info": _SHARED | Trait.PRELOADED_ACTION,
     "k8s_cluster_info": _SHARED,
     "k8s_json_patch": _SHARED,
     "k8s_scale": _SHARED | Trait.WAITS,
@@ -149,7 +143,7 @@ _KUBERNETES = {
 _OPENSHIFT = {"openshift_process": _CLUSTER, "openshift_route": _CLUSTER}
 _OPERATOR_SDK = {
     "k8s_event": _SHARED | Trait.REPORTS,
-    "k8s_status": _SHARED | Trait.REPORTS | Trait.PURE,
+    "k8s_status": _SHARED | Trait.REPORTS,
     "osdk_metric": _REPORT,
     "requeue_after": _REPORT | Trait.REQUEUES,
 }

@@ -385,7 +385,6 @@ class Watch:
     `wake_on` are fields of other objects whose changes start a reconcile, `status` is what is
     written to the status beside the conditions of the runner.
     `job` makes runs Kubernetes Jobs; where it is None, runs are processes of this machine.
-    `skip_unchanged` skips runs that would change nothing, because their inputs are unchanged.
     """
 
     gvk: GVK
@@ -424,7 +423,6 @@ class Watch:
     wake_on: tuple[WakeOn, ...] = ()
     status: DeclaredStatus | None = None
     job: JobTemplate | None = None
-    skip_unchanged: bool = False
 
     @property
     def contents(self) -> tuple[RunContent, ...]:

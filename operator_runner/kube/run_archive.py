@@ -12,17 +12,13 @@ import base64
 import json
 import zlib
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.core.run_inputs import RunInputs
-from operator_runner.core.run_inputs import decode as decode_inputs
-from operator_runner.core.run_inputs import encode as encode_inputs
 from operator_runner.core.settings import RUN_ARCHIVES, run_archive_names
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 from operator_runner.telemetry.runs.received import check_run
@@ -41,21 +37,9 @@ _MAX_DOCUMENT_BYTES = 256 * 1024
 """Limit for a decompressed value: users with write access could have replaced it."""
 _MAX_LOADED_BYTES = 32 * 1024 * 1024
 """Limit for all decompressed values."""
-_INPUTS = ".inputs"
-"""Suffix of the keys with inputs of runs."""
 _STOP_SECONDS = 5.0
 _PAUSE_SECONDS = 10.0
 """Pause between two writes, which coalesces many runs."""
-
-
-class InputRecords(Protocol):
-    """The inputs of runs that changed nothing, by the uids of their resources."""
-
-    def kept(self, uid: str) -> RunInputs | None:
-        """Return the inputs of a resource, None if they are not known."""
-
-    def restore(self, uid: str, inputs: RunInputs) -> None:
-        """Keep inputs that another process has recorded."""
 
 
 class RunArchive:
@@ -68,16 +52,8 @@ class RunArchive:
         name: str,
         store: RunStore,
         fence: Callable[[], Fence] = lambda: UNFENCED,
-        *,
-        inputs: InputRecords | None = None,
     ) -> None:
-        """Use the ConfigMaps of the Lease `name` in `namespace`; `fence` permits writes.
-
-        `inputs` are kept beside the runs.
-        """
-        self._inputs = inputs
-        self.loaded = asyncio.Event()
-        """Set when everything has been read, or cannot be."""
+        """Use the ConfigMaps of the Lease `name` in `namespace`; `fence` permits writes."""
         self._api, self._store, self._fence = api, store, fence
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._maps = run_archive_names(name)
@@ -102,10 +78,7 @@ class RunArchive:
 
     async def start(self) -> bool:
         """Add the runs of all ConfigMaps to the store; return False without permission."""
-        try:
-            self._is_permitted = await self._load()
-        finally:
-            self.loaded.set()
+        self._is_permitted = await self._load()
         return self._is_permitted
 
     async def _load(self) -> bool:
@@ -167,9 +140,8 @@ class RunArchive:
         is_done = False
         try:
             values = {uid: self._value(uid, ref) for uid, ref in changed.items()}
-            values |= self._input_values(changed)
             evicted = self._evicted(bucket, values)
-            changed |= {uid: None for uid in evicted if not uid.endswith(_INPUTS)}
+            changed |= dict.fromkeys(evicted)
             await self._write(bucket, {**values, **evicted})
             is_done = True
         except ApiError as error:
@@ -186,16 +158,6 @@ class RunArchive:
     def _value(self, uid: str, ref: ObjectRef | None) -> bytes | None:
         return None if ref is None else encode(self._store.last(ref, uid, RUNS))
 
-    def _input_values(self, changed: Mapping[str, ObjectRef | None]) -> dict[str, bytes | None]:
-        """Return the inputs of resources; those that have none are removed if they are stored."""
-        values: dict[str, bytes | None] = {}
-        for uid, ref in changed.items():
-            inputs = None if ref is None or self._inputs is None else self._inputs.kept(uid)
-            key, value = f"{uid}{_INPUTS}", None if inputs is None else encode_inputs(inputs)
-            if value is not None or key in self._sizes[bucket_of(uid)]:
-                values[key] = value
-        return values
-
     @property
     def _names(self) -> str:
         return f"{self._maps[0]} to {self._maps[-1]}"
@@ -207,9 +169,6 @@ class RunArchive:
         for uid, value in values.items():
             text = str(value)
             self._sizes[bucket][uid] = len(text)
-            if uid.endswith(_INPUTS):
-                self._restore_inputs(uid.removesuffix(_INPUTS), text)
-                continue
             if self._unpacked_bytes > _MAX_LOADED_BYTES:
                 continue
             unpacked = unpack(text)
@@ -218,14 +177,6 @@ class RunArchive:
                 self._store.restore(_ref_of(runs[0]), runs)
             # Others of this event loop are served between two values.
             await asyncio.sleep(0)
-
-    def _restore_inputs(self, uid: str, text: str) -> None:
-        try:
-            inputs = decode_inputs(base64.b64decode(text))
-        except ValueError:
-            return
-        if inputs is not None and self._inputs is not None:
-            self._inputs.restore(uid, inputs)
 
     def _evicted(self, bucket: int, values: dict[str, bytes | None]) -> dict[str, None]:
         """Return the resources whose runs make room for others: those that ran least recently."""

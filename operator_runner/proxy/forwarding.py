@@ -19,7 +19,7 @@ from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import UNFENCED, Fence, WritePermit
 from operator_runner.core.json_bounds import Pruner
 from operator_runner.core.model import RunApiRequest
-from operator_runner.kube.api import JSON, Api, is_watch
+from operator_runner.kube.api import Api, is_watch
 from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
@@ -27,7 +27,6 @@ from operator_runner.proxy import bodies, tunnel
 from operator_runner.proxy.dry_run.forwarding import DryRunForwarder
 from operator_runner.proxy.fencing import is_session, limited_path, may_act, permit, refused
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
-from operator_runner.proxy.input_log import InputLog
 from operator_runner.proxy.list_pruning import (
     deep_objects,
     pruned_chunks,
@@ -119,7 +118,6 @@ class Forwarder:
         await _send_continue(request)
         info = RequestInfo.parse(request.raw_path.partition("?")[0])
         _log_read(request, info)
-        _note_sent(request, grant, info)
         fence = _fence(request, grant, info)
         permit(fence)  # before anything is read or sent for the request
         if grant is not None and grant.dry_run is not None:
@@ -163,10 +161,9 @@ class Forwarder:
                     await self._recorder.record(
                         request, grant, body, upstream.status, write.requests if write else ()
                     )
-                inputs = _note_answered(request, grant, info, upstream.status)
                 if upstream.status == _SWITCHING:
                     return await tunnel.join(request, upstream, fence)
-                return await self._respond(request, upstream, tracked, inputs)
+                return await self._respond(request, upstream, tracked)
         raise AssertionError("the last attempt returns")
 
     def _report_request(
@@ -237,7 +234,6 @@ class Forwarder:
         request: web.BaseRequest,
         upstream: aiohttp.ClientResponse,
         tracked: TrackedRequest | None,
-        inputs: InputLog | None,
     ) -> web.StreamResponse:
         headers = response_headers(upstream.headers)
         chunks: AsyncIterator[bytes] = aiter(upstream.content.iter_any())
@@ -246,7 +242,7 @@ class Forwarder:
             if pruner is not None:
                 headers.popall(hdrs.CONTENT_LENGTH, None)  # it may become shorter
                 chunks = pruned_chunks(pruner, chunks)
-            chunks = self._tracked_chunks(request, upstream, tracked, inputs, chunks, pruner=pruner)
+            chunks = self._tracked_chunks(request, upstream, tracked, chunks, pruner=pruner)
         response = web.StreamResponse(
             status=upstream.status, reason=upstream.reason, headers=headers
         )
@@ -263,22 +259,11 @@ class Forwarder:
             await response.write_eof()
         return response
 
-    async def _decode_inputs(
-        self, inputs: InputLog, request: web.BaseRequest, tracked: TrackedRequest, body: bytes
-    ) -> None:
-        decode = partial(inputs.decoded, request.method, tracked.info, request.query, body)
-        if bodies.is_quick(JSON, len(body)):
-            decode()
-        else:
-            async with tracked.grant.decoding:
-                await self._worker_thread.call(decode)
-
     async def _tracked_chunks(
         self,
         request: web.BaseRequest,
         upstream: aiohttp.ClientResponse,
         tracked: TrackedRequest,
-        inputs: InputLog | None,
         chunks: AsyncIterator[bytes],
         *,
         pruner: Pruner | None,
@@ -299,10 +284,7 @@ class Forwarder:
         if is_whole:
             kind = upstream.headers.get(hdrs.CONTENT_TYPE, "")
             created = upstream.status == _CREATED
-            body = bytes(seen)
-            await self._tracker.track(tracked, kind, body, created=created)
-            if inputs is not None:
-                await self._decode_inputs(inputs, request, tracked, body)
+            await self._tracker.track(tracked, kind, bytes(seen), created=created)
         if held:
             yield held
 
@@ -314,21 +296,6 @@ def _check_target(target: str) -> None:
         raise StatusError(400, f"invalid path {target!r}: expected one that starts with /")
     if found := ambiguity(target):
         raise StatusError(400, f"invalid path {target[:_SHOWN]!r}: it has {found}")
-
-
-def _note_sent(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> None:
-    if grant is not None and grant.inputs is not None:
-        grant.inputs.sent(request.method, request.path, request.query, info)
-
-
-def _note_answered(
-    request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None, status: int
-) -> InputLog | None:
-    """Note the status of a response; return the log if it needs the body too."""
-    inputs = None if grant is None else grant.inputs
-    if inputs is None or not inputs.answered(request.method, info, status):
-        return None
-    return inputs
 
 
 def _fence(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> Fence:

@@ -18,7 +18,6 @@ from operator_runner.core.model import Watch
 from operator_runner.net.connections import abort
 from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.field_changes import SeenObjects
-from operator_runner.proxy.input_log import InputLog
 from operator_runner.proxy.ownership import Owner
 
 _NAME = "operator-runner"
@@ -51,8 +50,6 @@ class Grant:
     """Limits the run's concurrent requests; None: shared with the requests of no run."""
     dry_run: DryRun | None = field(default=None, repr=False, compare=False)
     """Records what the run would write; None unless the run is a dry run."""
-    inputs: InputLog | None = field(default=None, repr=False, compare=False)
-    """Records what the run reads; None if nobody needs it."""
     decoding: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
     """Held while a large body of the run is decoded, so that other runs are not starved."""
 

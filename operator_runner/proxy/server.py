@@ -31,7 +31,6 @@ from operator_runner.net.sockets import Listener
 from operator_runner.proxy.anonymous import grant_for_basic_auth
 from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.forwarding import Forwarder, RequestCallback
-from operator_runner.proxy.input_log import InputLog
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
 from operator_runner.proxy.ownership_enforcement import Admission
@@ -177,13 +176,12 @@ class Proxy:
         *,
         of_finalizer: bool = False,
         dry_run: DryRun | None = None,
-        inputs: InputLog | None = None,
     ) -> Iterator[str]:
         """Yield the text of a kubeconfig for this run that is valid inside the block.
 
         Objects that the run creates with it are owned by `owner`; see `Grant` for
         `of_finalizer`. With `dry_run` the run writes nothing, and that receives what it would
-        write. `inputs` records what it reads. The proxy must have been started.
+        write. The proxy must have been started.
         """
         requests = asyncio.Semaphore(self._share)
         fence = self._fences.of(ObjectRef.of(owner))
@@ -195,7 +193,6 @@ class Proxy:
             fence,
             requests=requests,
             dry_run=dry_run,
-            inputs=inputs,
         )
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._granted[run_id] = grant

@@ -16,8 +16,6 @@ from operator_runner.reconcile.protocols import (
     Access,
     ClusterClient,
     Executor,
-    InputRecorder,
-    NoInputRecorder,
     NoRunRecords,
     RunRecords,
     VariableNames,
@@ -71,6 +69,5 @@ class Dependencies:
     claim: Callable[[str], bool] = lambda _: True
     """Return whether the current task may reconcile the resource with this uid."""
     records: RunRecords = field(default_factory=NoRunRecords)
-    inputs: InputRecorder = field(default_factory=NoInputRecorder)
     run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Called with the id of each run that starts; return further variables of its processes."""

@@ -89,8 +89,6 @@ class PlayRunner:
             _log.warning(
                 _TEMPLATE_WARNING, fields=fields, hint="markUnsafe: true, or --mark-unsafe"
             )
-        if not (pending.cleanup or pending.deselection or pending.schedule.time):
-            await self._deps.inputs.begin(pending.body, watch)
         with self._deps.access.grant(
             pending.body, watch, pending.run_id, of_finalizer=pending.cleanup
         ) as kubeconfig:
@@ -145,13 +143,12 @@ class PlayRunner:
 
     def _event_handler(self, pending: PendingRun, play_log: PlayLog) -> Callable[[RunEvent], None]:
         """Return what each event of a run is given to."""
-        gvk, uid = pending.watch.gvk, uid_of(pending.body)
+        gvk = pending.watch.gvk
 
         def on_event(event: RunEvent) -> None:
             play_log(event)
             self._deps.records.on_event(pending.run_id, event)
             pending.tasks(event)
-            self._deps.inputs.on_event(uid, event)
             if (timing := task_time(event)) is not None:
                 self._deps.on_task_end(gvk, *timing)
 

@@ -17,7 +17,6 @@ from operator_runner.core.model import (
     RunEvent,
     RunOutcome,
     RunRequest,
-    Trigger,
     Watch,
 )
 
@@ -87,9 +86,6 @@ class Executor(Protocol):
         Those of the resource with the uid `current` are kept for its next run; empty keeps none.
         """
 
-    async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
-        """Record a run that was skipped, for `operator-runner why`."""
-
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """Record what was found about a finished run, for `operator-runner why`."""
 
@@ -109,9 +105,6 @@ class RunRecords(Protocol):
     def ended(self, run_id: str, outcome: RunOutcome | None, keep: int) -> None:
         """Record the end of a run, None for a cancelled one; keep `keep` runs of the resource."""
 
-    def skipped(self, ref: ObjectRef, uid: str, causes: Sequence[Cause], reason: str) -> None:
-        """Record a run that was skipped."""
-
     def forget(self, ref: ObjectRef) -> None:
         """Drop the runs of a deleted resource."""
 
@@ -128,54 +121,8 @@ class NoRunRecords:
     def ended(self, run_id: str, outcome: RunOutcome | None, keep: int) -> None:
         """See `RunRecords`."""
 
-    def skipped(self, ref: ObjectRef, uid: str, causes: Sequence[Cause], reason: str) -> None:
-        """See `RunRecords`."""
-
     def forget(self, ref: ObjectRef) -> None:
         """See `RunRecords`."""
-
-
-class InputRecorder(Protocol):
-    """Records the inputs of runs that changed nothing; see docs/adr/0046-unchanged-inputs.md."""
-
-    async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
-        """Return whether a run of the resource would read what its last run has read.
-
-        That run has changed nothing. False for an impure run; never raises ApiError.
-        """
-
-    async def begin(self, body: Json, watch: Watch) -> None:
-        """Record the inputs of a run that is about to start, if they can be known."""
-
-    def on_event(self, uid: str, event: RunEvent) -> None:
-        """Take an event of a run, in order."""
-
-    def ended(self, ref: ObjectRef, uid: str, *, converged: bool) -> None:
-        """Keep the inputs of a run if it `converged` and changed nothing, else none."""
-
-    def forget(self, ref: ObjectRef, uid: str) -> None:
-        """Drop the inputs of a deleted resource."""
-
-
-class NoInputRecorder:
-    """Records nothing, so that nothing is skipped."""
-
-    async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
-        """See `InputRecorder`."""
-        del body, watch, triggers
-        return False
-
-    async def begin(self, body: Json, watch: Watch) -> None:
-        """See `InputRecorder`."""
-
-    def on_event(self, uid: str, event: RunEvent) -> None:
-        """See `InputRecorder`."""
-
-    def ended(self, ref: ObjectRef, uid: str, *, converged: bool) -> None:
-        """See `InputRecorder`."""
-
-    def forget(self, ref: ObjectRef, uid: str) -> None:
-        """See `InputRecorder`."""
 
 
 class VariableNames(Protocol):

@@ -69,14 +69,12 @@ from operator_runner.reconcile.results import (
     ReconcileResult,
     Succeeded,
     Superseded,
-    Unchanged,
 )
 from operator_runner.reconcile.schedule import (
     NO_SCHEDULE,
     ScheduleState,
     ScheduleTracker,
 )
-from operator_runner.reconcile.skipped_runs import INPUTS_UNCHANGED, may_skip
 from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
 
@@ -139,7 +137,7 @@ class Reconciler:
             except _ResourceDeleted:
                 await self._forget(ref)
                 result = Gone()
-            is_idle = isinstance(result, Gone | NoRun | Unchanged)
+            is_idle = isinstance(result, Gone | NoRun)
             current = "" if is_idle else self._uids.get(ref, "")
             await self._deps.executor.end_unadopted(ref, current)
             return result
@@ -173,43 +171,18 @@ class Reconciler:
                 case AddMetadata() as missing:
                     body = await self._add_metadata(ref, body, missing)
                 case Run() | RunDeselection() as action:
-                    return await self._run_or_skip(action, ref, body, causes)
+                    return await self._run_action(action, ref, body, causes)
         raise _ResourceDeleted
 
-    async def _run_or_skip(
+    async def _run_action(
         self, action: Run | RunDeselection, ref: ObjectRef, body: Json, causes: Sequence[Cause]
     ) -> ReconcileResult:
         self._deps.other_writers.read(body)
-        if action == Run(cleanup=False) and await self._is_unchanged(ref, body, causes):
-            return await self._skip(ref, body, causes)
         pending = PendingRun.of(action, ref, body, self._watch, causes)
         with structlog.contextvars.bound_contextvars(run_id=pending.run_id):
             result = await self._run(pending)
         await acknowledge_request(self._deps.cluster, ref, body, result, pending.run_id)
         return result
-
-    async def _is_unchanged(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
-        """Return whether a run is known to change nothing."""
-        succeeded = ref in self._succeeded
-        if ref in self._unapplied or not may_skip(body, self._watch, causes, succeeded=succeeded):
-            return False
-        overrides = read_overrides(body)
-        schedule = self._schedule.state(ref, body)
-        ticks = schedule.ticks
-        if overrides.error or schedule.error or ticks.due is not None or ticks.missed is not None:
-            return False
-        triggers = frozenset(cause.trigger for cause in causes)
-        return await self._deps.inputs.are_unchanged(body, self._watch, triggers)
-
-    async def _skip(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Unchanged:
-        """Report a run that is not needed; the resource is left as it is."""
-        _log.info("Skipped reconciliation", reason=INPUTS_UNCHANGED)
-        self._deps.on_suspension(ref, False)
-        self._succeeded[ref] = generation_of(body)
-        await self._deps.executor.record_skip(ref, causes, INPUTS_UNCHANGED)
-        self._deps.records.skipped(ref, uid_of(body), causes, INPUTS_UNCHANGED)
-        after, by_resource = self._next_period(read_overrides(body).period)
-        return Unchanged(after, Trigger.PERIOD, by_resource)
 
     def _next_period(self, period: timedelta | None) -> tuple[timedelta | None, bool]:
         """Return the time until the next run, and whether `period` of the resource sets it."""
@@ -269,7 +242,6 @@ class Reconciler:
 
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
-        self._deps.inputs.forget(ref, self._uids.get(ref, ""))
         self.release(ref)
         self._deps.records.forget(ref)
         await self._deps.executor.forget(ref)
@@ -342,7 +314,6 @@ class Reconciler:
         outcome = await self._superseding.run(ref, body, play, supersede=not is_cleanup)
         if outcome is None:
             self._succeeded.pop(ref, None)
-            self._inputs_ended(pending, converged=False)
             return Superseded()
         context = context.ended(outcome)
         if is_cleanup and outcome.successful and outcome.requeue_after is None:
@@ -350,13 +321,9 @@ class Reconciler:
         if outcome.successful:
             self._schedule.succeeded(ref, schedule.ticks.due)
         result = await self._report_outcome(context, outcome, overrides.period)
-        self._inputs_ended(pending, converged=not is_cleanup and _has_converged(result))
         if outcome.successful and not is_cleanup:
             await self._check_idempotence(context, pending, needed)
         return result
-
-    def _inputs_ended(self, pending: PendingRun, *, converged: bool) -> None:
-        self._deps.inputs.ended(pending.ref, uid_of(pending.body), converged=converged)
 
     async def _report_start(
         self, ref: ObjectRef, body: Json, causes: Sequence[Cause], schedule: ScheduleState
@@ -481,7 +448,3 @@ def _existing(body: Json | None) -> Json:
     if body is None:
         raise _ResourceDeleted
     return body
-
-
-def _has_converged(result: Succeeded | Failed) -> bool:
-    return isinstance(result, Succeeded) and result.trigger is not Trigger.REQUEUE

@@ -56,13 +56,4 @@ class Aborted:
     """The process may have lost its Lease, so that nothing was reported; reconcile again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The run would have changed nothing. The rest is as in `Succeeded`."""
-
-    after: timedelta | None
-    trigger: Trigger
-    by_resource: bool = field(default=False, compare=False)
-
-
-ReconcileResult: TypeAlias = Gone | NoRun | Unchanged | Succeeded | Failed | Superseded | Aborted
+ReconcileResult: TypeAlias = Gone | NoRun | Succeeded | Failed | Superseded | Aborted

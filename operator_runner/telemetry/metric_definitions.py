@@ -200,12 +200,6 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
-        self.skipped = Counter(
-            "operator_runner_runs_skipped_total",
-            "Runs that were skipped because all of their inputs were unchanged",
-            (*_OBJECT, "trigger", "reason"),
-            registry=registry,
-        )
         self.throttled = Counter(
             "operator_runner_reconcile_loops_throttled_total",
             "Runs that were delayed because their resource keeps triggering itself",

@@ -213,10 +213,6 @@ class Metrics:
         for each in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), each).set(each == outcome)
 
-    def run_skipped(self, gvk: GVK, causes: Sequence[Cause], reason: str) -> None:
-        """Count a run that was not needed, by its first cause."""
-        self._runs.skipped.labels(*_of(gvk), causes[0].trigger.value, reason).inc()
-
     def task_finished(self, gvk: GVK, name: str, action: str, seconds: float) -> None:
         """Note the end of a task of a play."""
         known = self._watched[gvk].tasks

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -81,9 +80,7 @@ async def _serve(options: Mapping[str, Any], answers: TextIO) -> None:
     ).watches
     settings = settings_from(dict(options), os.environ, watches, terminal=False)
     connection = await connect(settings.kubeconfig, user_agent=_USER_AGENT)
-    # The outcome of a reconcile is that of a run.
-    running = [replace(watch, skip_unchanged=False) for watch in watches]
-    server = _Server(settings, running, ClusterObjects(connection))
+    server = _Server(settings, watches, ClusterObjects(connection))
     try:
         # A thread reads, because reconciles need the event loop meanwhile.
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from operator_runner.core.model import (
-    Cause,
     Json,
     ObjectRef,
     ReservedNames,
@@ -39,7 +38,6 @@ class FakeExecutor:
         self.forgotten: list[ObjectRef] = []
         self.unadopted: list[tuple[ObjectRef, str]] = []
         self.messages: list[str] = []
-        self.skipped: list[tuple[ObjectRef, str]] = []
         self.events = [RunEvent("playbook_on_task_start", {"task": "a"})]
         self.during: Callable[[], None] = lambda: None
 
@@ -54,11 +52,6 @@ class FakeExecutor:
     async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
         """See the port."""
         self.unadopted.append((ref, current))
-
-    async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
-        """See the port."""
-        assert causes
-        self.skipped.append((ref, reason))
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """See the port."""

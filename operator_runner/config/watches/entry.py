@@ -34,6 +34,10 @@ from operator_runner.core.model import (
     Watch,
 )
 
+_SKIP_UNCHANGED = (
+    "ignored: no run is skipped; a longer reconcilePeriod, or none (0s), has fewer runs"
+)
+
 
 class EntryReader:
     """Reads the entries of one file in order, and reports duplicate kinds."""
@@ -90,8 +94,9 @@ class EntryReader:
             ownership_exceptions=_ownership_exceptions(fields),
             drift=Drift(fields.choice("drift")),
             job=read_execution(fields),
-            skip_unchanged=fields.flag("skipUnchanged"),
         )
+        if fields.flag("skipUnchanged"):
+            fields.warning("skipUnchanged", _SKIP_UNCHANGED)
         status, wake_on = read_status(fields, watch), read_wake_on(fields, watch)
         return replace(watch, status=status, wake_on=wake_on)
 

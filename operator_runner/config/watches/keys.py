@@ -372,8 +372,7 @@ ENTRY_KEYS = (
     Key(
         "skipUnchanged",
         Shape.FLAG,
-        "Skip runs after a start, a period or a change of a dependent if nothing that the last"
-        " run read has changed.",
+        "Ignored with a warning: no run is skipped.",
         default=False,
     ),
 )

@@ -19,7 +19,6 @@ from operator_runner.controller.predicates.wake_on_fields import NO_FIELDS, Wake
 from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
-from operator_runner.controller.sources.unowned_versions import UnownedVersions
 from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
@@ -54,8 +53,6 @@ class _Dependent:
     """Whether the last read returned a status for an older spec."""
     was_ready: bool = False
     """Whether an object of this name has ever become ready."""
-    unchanged: str = ""
-    """resourceVersion whose event has the health that the owner's last run has seen."""
 
     def has_shown(self, resource_version: str) -> bool:
         """Return whether this resourceVersion was seen before, so that it is not a new write."""
@@ -99,7 +96,6 @@ class Dependents:
         self._debouncer = Debouncer(enqueue)
         self._fields = fields
         self._wake_on_changes = WakeOnChanges(self._fields)
-        self._missed = UnownedVersions(any(watch.skip_unchanged for watch in watches))
         self.writes = OwnWrites()
         self.objects = DependentObjects(watches)
 
@@ -146,26 +142,6 @@ class Dependents:
                 )
                 for namespace in (self._namespaces if dependent.namespace else (None,))
             ]
-
-    def on_unchanged(
-        self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
-    ) -> None:
-        """Record an object of `owner` that is as its last run has left it.
-
-        Its first event has the health that this run has seen, so it causes no reconcile.
-        """
-        entry = self._objects.get(dependent)
-        if entry is None or owner not in entry.owners:
-            self.on_dependent(owner, dependent, metadata, watch)
-            if (entry := self._objects.get(dependent)) is not None and entry.version is not None:
-                entry.unchanged = metadata.get("resourceVersion", "")
-
-    def latest_unclaimed(self, dependent: ObjectRef) -> str:
-        """Return the newest resourceVersion of an event or list that was not compared.
-
-        The object may have changed in it, because no owner was known. Empty if there is none.
-        """
-        return "" if dependent in self._objects else self._missed.latest(dependent)
 
     def owners(self, dependent: ObjectRef) -> frozenset[ObjectRef]:
         """Return the resources that own an object, as far as is known."""
@@ -260,7 +236,6 @@ class Dependents:
 
     def _take(self, namespace: str | None, gvk: GVK, event: MetadataEvent) -> None:
         if event.type is EventType.SYNCED:
-            self._missed.listed(gvk, event.body.get("resourceVersion", ""))
             self._find_missing(namespace, gvk, event.body)
             return
         ref = ObjectRef.of_kind(gvk, event.body)
@@ -300,7 +275,6 @@ class Dependents:
 
     def _keep_unclaimed(self, ref: ObjectRef, event: MetadataEvent) -> None:
         """Keep an event of an object that a run may have created, until the response arrives."""
-        self._missed.event(ref, event.body["metadata"].get("resourceVersion", ""))
         if not self._running:
             return
         self._unowned[ref] = event
@@ -341,10 +315,6 @@ class Dependents:
     ) -> list[tuple[ObjectRef, Cause]]:
         """Return the owners for which readiness or chosen fields have changed, and the causes."""
         what, is_first = "", False
-        unchanged, entry.unchanged = entry.unchanged, ""
-        if unchanged and unchanged == event.body["metadata"].get("resourceVersion"):
-            self._take_unchanged(entry, ref, event)
-            return []
         if event.health is not None:
             what = entry.take(event.health)
             is_first = event.health.readiness is Readiness.READY and not entry.was_ready
@@ -357,14 +327,6 @@ class Dependents:
             if text := ", ".join(filter(None, (fields, what))):
                 found.append((owner, Cause(Trigger.DEPENDENT, f"{ref} {text}", about)))
         return found
-
-    def _take_unchanged(self, entry: _Dependent, ref: ObjectRef, event: MetadataEvent) -> None:
-        """Take health and fields that the last runs of the owners have seen."""
-        if event.health is not None:
-            entry.take(event.health)
-            entry.was_ready = entry.was_ready or event.health.readiness is Readiness.READY
-        for owner in entry.owners:
-            self._changed_fields(entry, owner, ref, event)
 
     def _changed_fields(
         self, entry: _Dependent, owner: ObjectRef, ref: ObjectRef, event: MetadataEvent

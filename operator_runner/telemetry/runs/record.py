@@ -40,8 +40,6 @@ _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 _TASK_START = "playbook_on_task_start"
 RUNNING = "running"
 """Outcome of a run in progress, and result of its current task."""
-SKIPPED = "skipped"
-"""Outcome of a run that was skipped."""
 RESTORED = "restored"
 """Field of a record that the operator has read from the cluster: it may be another replica's."""
 LOCALHOST = "localhost"
@@ -224,21 +222,6 @@ class RunRecorder:
         if self.is_running or is_hidden or change.old is None or change.new is None:
             return {**found, "hidden": True}
         return {**found, "before": change.old, "after": change.new}
-
-
-def skipped_run(
-    ref: ObjectRef, uid: str, causes: Sequence[Cause], reason: str, *, run_id: str, now: datetime
-) -> Json:
-    """Return the record of a run that was skipped."""
-    return {
-        "id": run_id,
-        "resource": {**object_json(ref), "uid": uid},
-        "outcome": SKIPPED,
-        "started": timestamp(now),
-        "finished": timestamp(now),
-        "message": f"{SKIPPED}: {reason}",
-        "causes": causes_json(causes),
-    }
 
 
 def object_json(ref: ObjectRef) -> Json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -22,13 +21,11 @@ from operator_runner.core.model import (
     RunEvent,
     RunOutcome,
 )
-from operator_runner.telemetry.runs.record import RESTORED, RunRecorder, skipped_run, summary_of
+from operator_runner.telemetry.runs.record import RESTORED, RunRecorder, summary_of
 
 _MAX_BYTES = 16 * 1024 * 1024
 """Limit of all finished runs: summaries, and compressed records. The oldest are dropped first."""
 _DEFAULT_KEEP = 20
-_MAX_SKIPPED = 10_000
-"""Resources whose last skipped run is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,6 @@ class RunStore:
         self._running: dict[str, RunRecorder] = {}
         self._finished: OrderedDict[str, _Finished] = OrderedDict()
         self._by_resource: dict[ObjectRef, list[str]] = {}
-        self._skipped: OrderedDict[ObjectRef, Json] = OrderedDict()
         self._bytes = 0
         self._changed = asyncio.Event()
         self._on_record: list[Callable[[Json], None]] = []
@@ -126,7 +122,6 @@ class RunStore:
         """Record the end of a run, None for a cancelled one; keep `keep` runs of the resource."""
         recorder = self._running.pop(run_id)
         recorder.end(outcome, self._clock())
-        self._skipped.pop(recorder.ref, None)
         document = recorder.document()
         self._add(recorder.ref, document)
         self._drop_old(recorder.ref, keep or _DEFAULT_KEEP)
@@ -137,19 +132,8 @@ class RunStore:
         for callback in self._on_finished:
             callback(recorder.ref, recorder.uid, stats is None or stats.changes > 0)
 
-    def skipped(self, ref: ObjectRef, uid: str, causes: Sequence[Cause], reason: str) -> None:
-        """Record a run that was skipped, in place of the last one, until the next run ends."""
-        now, run_id = self._clock(), secrets.token_hex(8)
-        document = skipped_run(ref, uid, causes, reason, run_id=run_id, now=now)
-        self._skipped.pop(ref, None)
-        self._skipped[ref] = document
-        if len(self._skipped) > _MAX_SKIPPED:
-            self._skipped.popitem(last=False)
-        self._notify()
-
     def forget(self, ref: ObjectRef) -> None:
         """Drop the finished runs of a deleted resource."""
-        self._skipped.pop(ref, None)
         ids = list(self._by_resource.get(ref, ()))
         uids = {str(self._finished[each].summary["resource"].get("uid") or "") for each in ids}
         for run_id in ids:
@@ -171,7 +155,6 @@ class RunStore:
     def summaries(self, matches: Callable[[Json], bool], limit: int) -> list[Json]:
         """Return the summaries of the newest runs that match, newest first."""
         others = [each.summary() for each in self._running.values()]
-        others += self._skipped.values()
         found = [each for each in others if matches(each)]
         found += [each.summary for each in self._finished.values() if matches(each.summary)]
         return sorted(found, key=lambda each: str(each["started"]), reverse=True)[:limit]
@@ -182,7 +165,7 @@ class RunStore:
             return recorder.document()
         finished = self._finished.get(run_id)
         if finished is None:
-            return self._skipped_with(run_id)
+            return None
         record: Json = json.loads(zlib.decompress(finished.record))
         return record
 
@@ -192,9 +175,6 @@ class RunStore:
             return recorder.ref
         finished = self._finished.get(run_id)
         return None if finished is None else finished.ref
-
-    def _skipped_with(self, run_id: str) -> Json | None:
-        return next((each for each in self._skipped.values() if each["id"] == run_id), None)
 
     def last(self, ref: ObjectRef, uid: str, count: int) -> list[Json]:
         """Return the records of the last finished runs of a resource, oldest first."""

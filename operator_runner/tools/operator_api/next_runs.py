@@ -1,4 +1,4 @@
-"""Read the next runs of resources, their skipped runs and their drift, from operators."""
+"""Read the next runs of resources, and their drift, from operators."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from datetime import datetime
 from types import MappingProxyType
 
 from operator_runner.core.model import Json, ObjectRef
-from operator_runner.telemetry.runs.received import check_drift, check_queue_entry, check_run
-from operator_runner.telemetry.runs.record import SKIPPED, causes_text, matches
+from operator_runner.telemetry.runs.received import check_drift, check_queue_entry
+from operator_runner.telemetry.runs.record import causes_text, matches
 from operator_runner.tools.operator_api.discovery import Operators
-
-_MAX_SKIPPED = "500"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,11 @@ class NextRun:
 class Queues:
     """The queues of the operators that answer; `reason` is why none does, else empty.
 
-    `skipped` has the last skipped runs, newest first. `drifts` has the resources with drift, or for
-    which that is unknown. `invalid` has the operators that gave no valid answer.
+    `drifts` has the resources with drift, or for which that is unknown. `invalid` has the operators
+    that gave no valid answer.
     """
 
     items: tuple[Json, ...] = ()
-    skipped: tuple[Json, ...] = ()
     reason: str = ""
     invalid: tuple[str, ...] = ()
     drifts: tuple[Json, ...] = ()
@@ -48,10 +45,6 @@ class Queues:
     def next_run(self, ref: ObjectRef) -> NextRun | None:
         """Return when a resource runs next, None if no operator has queued it."""
         return next((next_run_of(each) for each in self.items if _is_about(each, ref)), None)
-
-    def skipped_run(self, ref: ObjectRef) -> Json | None:
-        """Return the last skipped run of a resource, or None."""
-        return next((each for each in self.skipped if _is_about(each, ref)), None)
 
     def drift(self, ref: ObjectRef) -> Json | None:
         """Return the drift of a resource, or None."""
@@ -61,10 +54,9 @@ class Queues:
 async def queues_of(operators: Operators) -> Queues:
     """Return the queues of the operators that answer. Does not raise ApiError."""
     items = await operators.collect("/queue", check_queue_entry)
-    skipped = await skipped_runs(operators, {})
     drifts = await drifts_of(operators)
     reason = "" if operators.clients else operators.reason
-    return Queues(tuple(items), tuple(skipped), reason, tuple(operators.invalid), tuple(drifts))
+    return Queues(tuple(items), reason, tuple(operators.invalid), tuple(drifts))
 
 
 async def drifts_of(
@@ -72,15 +64,6 @@ async def drifts_of(
 ) -> list[Json]:
     """Return the resources with drift; operators of earlier versions have none."""
     return await operators.collect("/drift", check_drift, dict(query), optional=True)
-
-
-async def skipped_runs(operators: Operators, query: Mapping[str, str]) -> list[Json]:
-    """Return the last skipped run of each resource that a query selects, newest first."""
-    params = {**query, "outcome": SKIPPED, "limit": _MAX_SKIPPED}
-    found = await operators.collect("/runs", check_run, params)
-    # Operators of other versions ignore `outcome`.
-    mine = [each for each in found if each["outcome"] == SKIPPED]
-    return sorted(mine, key=lambda each: str(each["started"]), reverse=True)
 
 
 def _is_about(item: Json, ref: ObjectRef) -> bool:

@@ -51,8 +51,6 @@ def requirements_of_roles(
             yield from _following(permission, watch, features)
         if watch is not None and permission.resource and features.inject_owner_ref:
             yield from _verifying(permission, watch, features)
-        if watch is not None and watch.skip_unchanged and permission.resource:
-            yield from _comparing(permission, watch, features)
 
 
 def unwatched_kinds(recorded: Sequence[Permission], watches: Sequence[Watch]) -> list[str]:
@@ -92,20 +90,6 @@ def _verifying(
         reason = f"the proxy reads the owner of objects that {_content(watch)} writes"
         yield Requirement(
             AccessRule(permission.group, info.resource, verb, scope, permission.name), reason
-        )
-
-
-def _comparing(
-    permission: Permission, watch: Watch, features: EnabledFeatures
-) -> Iterator[Requirement]:
-    """Yield the requirements of finding out whether an object that a role reads has changed."""
-    if permission.verb != "get" or "/" in permission.resource:
-        return
-    for scope in _scopes(permission, features):
-        reason = f"skipUnchanged compares objects that {_content(watch)} reads"
-        yield Requirement(
-            AccessRule(permission.group, permission.resource, "list", scope, permission.name),
-            reason,
         )
 
 

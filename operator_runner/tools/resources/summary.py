@@ -77,8 +77,8 @@ class Summary:
     failures began. `next_run` is a time; `retries` is whether a failed run is retried. Only the
     operator has `queue_position`, `next_cause` of the next run, and `replica`, whose queue it is.
     `drift` is what a run would write, or why that is unknown. `deleted` is when the deletion was
-    requested. `skipped` is when a later run was skipped, because of `skip_reason`. `exclusion` is
-    why operators may not reconcile the resource; it is shown as long as none has handled it.
+    requested. `exclusion` is why operators may not reconcile the resource; it is shown as long as
+    none has handled it.
     """
 
     ref: ObjectRef
@@ -96,8 +96,6 @@ class Summary:
     replica: str = ""
     drift: str = ""
     deleted: datetime | None = None
-    skipped: datetime | None = None
-    skip_reason: str = ""
     has_conditions: bool = True
     """Whether an operator has written its conditions."""
     exclusion: str = ""
@@ -107,7 +105,7 @@ class Summary:
         """What is wrong, else the cause of the last run, on one line."""
         if self.state is SummaryState.UNHANDLED:
             return self.problem or "no operator has written its conditions"
-        return self.problem or " ".join((self.skip_reason or self.cause).split())
+        return self.problem or " ".join(self.cause.split())
 
     @property
     def problem(self) -> str:
@@ -140,8 +138,6 @@ class Summary:
             "replica": self.replica,
             "drift": self.drift,
             "deletionTimestamp": _text(self.deleted),
-            "skipped": _text(self.skipped),
-            "skipReason": self.skip_reason,
         }
         return {name: value for name, value in fields.items() if value}
 
@@ -231,14 +227,6 @@ def _with_queue_state(summary: Summary, next_run: NextRun) -> Summary:
     return replace(summary, state=state, message="", failing_since=None, retries=False)
 
 
-def with_skipped_run(summary: Summary, run: Json | None) -> Summary:
-    """Return a summary with the last skipped run of the resource, if no later run is known."""
-    time = _time(run["started"]) if run is not None else None
-    if run is None or time is None or (summary.last_run is not None and time < summary.last_run):
-        return summary
-    return replace(summary, skipped=time, skip_reason=str(run.get("message") or ""))
-
-
 def with_drift(summary: Summary, entry: Json | None) -> Summary:
     """Return the summary of a resource without conditions with the drift that an operator has."""
     if entry is None or summary.has_conditions or summary.state not in _UNDISTURBED:
@@ -250,8 +238,7 @@ def with_drift(summary: Summary, entry: Json | None) -> Summary:
 def with_queues(summary: Summary, queues: Queues) -> Summary:
     """Return a summary with what operators have about the resource."""
     ref = summary.ref
-    queued = with_drift(with_next_run(summary, queues.next_run(ref)), queues.drift(ref))
-    return with_skipped_run(queued, queues.skipped_run(ref))
+    return with_drift(with_next_run(summary, queues.next_run(ref)), queues.drift(ref))
 
 
 def is_same(one: Summary, other: Summary | None) -> bool:
@@ -261,7 +248,7 @@ def is_same(one: Summary, other: Summary | None) -> bool:
     """
     if other is None:
         return False
-    if replace(one, next_run=None, skipped=None) != replace(other, next_run=None, skipped=None):
+    if replace(one, next_run=None) != replace(other, next_run=None):
         return False
     if one.next_run is None or other.next_run is None:
         return one.next_run is other.next_run

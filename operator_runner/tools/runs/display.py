@@ -8,7 +8,7 @@ from typing import Any
 
 from operator_runner.core.model import GVK, Json
 from operator_runner.telemetry.printable import printable
-from operator_runner.telemetry.runs.record import SKIPPED, causes_text
+from operator_runner.telemetry.runs.record import causes_text
 from operator_runner.tools.ages import age
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.task_paths import short_path
@@ -31,7 +31,7 @@ def row(
         result(run),
         since(run.get("finished") or run.get("started"), now),
         duration(run.get("seconds")),
-        cut(causes(run)) or "-",
+        cut(causes_text(run)) or "-",
     )
     if not is_wide:
         return found
@@ -59,15 +59,6 @@ def result(run: Json) -> str:
     return str(run.get("outcome") or "-").capitalize()
 
 
-def causes(run: Json) -> str:
-    """Return the causes as in log lines: `spec: spec.size; retry: attempt 2`.
-
-    For a skipped run, the reason follows: `start; skipped: inputs unchanged`.
-    """
-    reason = str(run.get("message") or "") if run.get("outcome") == SKIPPED else ""
-    return "; ".join(filter(None, (causes_text(run), reason)))
-
-
 def summary_lines(run: Json) -> Iterator[str]:
     """Yield the first lines about a run."""
     resource = run.get("resource") or {}
@@ -83,7 +74,7 @@ def summary_lines(run: Json) -> Iterator[str]:
         "Operator": run.get("operator"),
         "Result": f"{run.get('outcome')}{ended}{changed}",
         "Started": run.get("started"),
-        "Causes": causes(run),
+        "Causes": causes_text(run),
         "Trace": run.get("traceID"),
         "Failed task": place(task),
         "Message": run.get("message"),

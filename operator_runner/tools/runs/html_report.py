@@ -14,8 +14,8 @@ from markupsafe import Markup
 from operator_runner import __version__
 from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.runs.record import causes_text
 from operator_runner.tools.runs.display import (
-    causes,
     change_lines,
     cut,
     duration,
@@ -150,7 +150,7 @@ def _latest(entries: Iterable[Json], key: str, started: datetime | None) -> floa
 def _run_text(run: Json) -> tuple[str, str, str]:
     where = str((run.get("resource") or {}).get("namespace") or "")
     name = f"{where}: {resource_name(run)}" if where else resource_name(run)
-    return name, cut(causes(run)), str(run.get("outcome") or "")
+    return name, cut(causes_text(run)), str(run.get("outcome") or "")
 
 
 def _task_text(task: Json) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
@@ -27,10 +27,8 @@ from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.kind_names import find_kind, matching_kinds, of_kinds
 from operator_runner.kube.paging import list_pages
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
-from operator_runner.telemetry.runs.record import SKIPPED, matches
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
-from operator_runner.tools.operator_api.next_runs import skipped_runs
 from operator_runner.tools.operator_api.watched_kinds import exclusion, watched_kinds
 from operator_runner.tools.resources.cluster import open_cluster
 from operator_runner.tools.run_lines import (
@@ -40,7 +38,6 @@ from operator_runner.tools.run_lines import (
     line_of,
     pod_of_failure,
 )
-from operator_runner.tools.runs.display import causes
 from operator_runner.tools.task_paths import with_short_paths
 
 _POLL_SECONDS = 1.0
@@ -175,7 +172,6 @@ async def _from_events(
         if _is_about(each, ref, everywhere=everywhere) and is_valid_event(each)
     ]
     lines = [_line_about(event, ref) for event in events]
-    lines += await _skipped(operators, ref, everywhere=everywhere)
     bodies = await _bodies(api, resource, ref, known=bool(lines))
     lines.sort(key=lambda line: line.ended, reverse=True)
     # The operator may watch another version of the kind than the preferred one.
@@ -210,26 +206,6 @@ def _line_about(event: Json, ref: ObjectRef) -> RunLine:
         return line
     namespace = str(regarding.get("namespace") or "")
     return replace(line, ref=ObjectRef(ref.gvk, namespace, str(regarding.get("name"))))
-
-
-async def _skipped(operators: Operators, ref: ObjectRef, *, everywhere: bool) -> list[RunLine]:
-    """Return the last skipped runs that operators have."""
-    query = {"group": ref.gvk.group, "kind": ref.gvk.kind}
-    if not everywhere:
-        query["namespace"] = ref.namespace
-    if ref.name:
-        query["name"] = ref.name
-    return [
-        RunLine(
-            datetime.fromisoformat(run["started"]),
-            None,
-            SKIPPED,
-            causes(run),
-            ref=None if ref.name else _ref_of(ref.gvk, run),
-        )
-        for run in await skipped_runs(operators, query)
-        if matches(run["resource"], query)
-    ]
 
 
 def _ref_of(gvk: GVK, run: Json) -> ObjectRef:

@@ -13,7 +13,7 @@ from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import RESTORED, SKIPPED
+from operator_runner.telemetry.runs.record import RESTORED
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
@@ -139,10 +139,8 @@ def _query(cluster: ClusterView, name: ResourceName) -> dict[str, str]:
 
 
 async def _last_run(cluster: ClusterView, operators: Operators, name: ResourceName) -> str:
-    query = {**_query(cluster, name), "limit": "2"}
-    listed = newest(await operators.collect("/runs", check_run, query))
-    # The last skipped run is listed too, and has no output.
-    found = [each for each in listed if each["outcome"] != SKIPPED]
+    query = {**_query(cluster, name), "limit": "1"}
+    found = newest(await operators.collect("/runs", check_run, query))
     warn_invalid(operators)
     if not found:
         raise NotFound(f"no operator that answers has {_run_of(name)}")

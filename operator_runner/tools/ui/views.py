@@ -10,7 +10,7 @@ from typing import Any
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
-from operator_runner.telemetry.runs.record import object_json
+from operator_runner.telemetry.runs.record import causes_text, object_json
 from operator_runner.tools.operator_api.next_runs import next_run_of
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
 from operator_runner.tools.resources.cluster import kind_name
@@ -22,7 +22,7 @@ from operator_runner.tools.resources.summary import (
     with_next_run,
 )
 from operator_runner.tools.run_lines import RunLine, line_of
-from operator_runner.tools.runs.display import causes, time_of
+from operator_runner.tools.runs.display import time_of
 from operator_runner.tools.runs.html_report import timeline
 from operator_runner.tools.runs.listing import newest, run_of, without_repetitions
 
@@ -183,7 +183,7 @@ def _resource(key: str, summary: Summary, run: Json | None) -> Json:
     fields = {"key": key, **summary.as_json(), "retries": summary.retries, "why": summary.why}
     if run is not None:
         fields["runID"] = run["id"]
-        fields["cause"] = causes(run)
+        fields["cause"] = causes_text(run)
         fields["lastRun"] = run.get("finished") or run["started"]
         if not summary.problem:
             fields["why"] = fields["cause"]
@@ -193,11 +193,11 @@ def _resource(key: str, summary: Summary, run: Json | None) -> Json:
 def _run(run: Json, bar: Json) -> Json:
     names = ("id", "outcome", "started", "finished", "seconds", "message", "changed", "operator")
     found = {name: run[name] for name in names if name in run}
-    return {**_about(run), **found, "cause": causes(run), "bar": bar}
+    return {**_about(run), **found, "cause": causes_text(run), "bar": bar}
 
 
 def _queued(entry: Json) -> Json:
-    return {**_known(_about(entry), entry), "cause": causes(entry)}
+    return {**_known(_about(entry), entry), "cause": causes_text(entry)}
 
 
 def _about(entry: Json) -> Json:

@@ -82,7 +82,7 @@ def test_no_two_collections_have_a_module_of_the_same_name() -> None:
         ("k8s_cp", Trait.CONTAINER, True),
         ("kubernetes.core.k8s_drain", Trait.PREVIEWED, False),
         ("kubernetes.core.kubeconfig", Trait.WRITES_FILE, True),
-        ("ansible.legacy.setup", Trait.GATHERS_FACTS, True),
+        ("ansible.legacy.setup", Trait.PRELOADED_PROGRAM, True),
         ("operator_sdk.util.requeue_after", Trait.REQUEUES, True),
         ("community.general.debug", Trait.PLAY, False),
         ("", Trait.PLAY, False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -125,9 +125,6 @@ class HeldExecutor:
 
     async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
         """Do nothing."""
-
-    async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
-        raise NotImplementedError
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """See the port."""

@@ -226,20 +226,6 @@ async def test_restored_runs_are_before_those_of_this_process() -> None:
     assert new.last(REF, "another uid", 3) == []
 
 
-def test_the_last_skipped_run_of_a_resource_is_listed() -> None:
-    """It replaces the one before, and is neither a finished run nor kept after a deletion."""
-    store = RunStore(lambda: NOON)
-    for detail in ("first", "second"):
-        store.skipped(REF, "uid", (Cause(Trigger.PERIOD, detail),), "inputs unchanged")
-    [listed] = store.summaries(lambda _: True, 10)
-    assert (listed["outcome"], listed["message"]) == ("skipped", "skipped: inputs unchanged")
-    assert listed["causes"] == [{"trigger": "period", "detail": "second"}]
-    assert store.document(listed["id"]) == check_run(listed) == listed
-    assert store.last(REF, "uid", 3) == []
-    store.forget(REF)
-    assert store.summaries(lambda _: True, 10) == []
-
-
 def test_a_run_has_the_trace_of_its_log_lines() -> None:
     """Also in summaries; without traces there is none."""
     store = RunStore()

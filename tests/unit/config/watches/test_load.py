@@ -539,6 +539,7 @@ vars:
         ("blacklist: [{kind: Pod}]", "[0].blacklist[0].version: must not be empty; the entry is"),
         ("finalizer: {name: a/b, role: none, vars: {x: 1}}", "finalizer.role: role: none was not"),
         ("role: tasks", "[0].role: the role has no tasks; "),
+        ("skipUnchanged: true", "4: [0].skipUnchanged: ignored: no run is skipped; a longer"),
     ],
 )
 def test_harmless_mistakes_are_warnings(project: Path, more: str, warning: str) -> None:

@@ -294,14 +294,3 @@ def test_written_kinds_need_get(
     base = resource.partition("/")[0]
     written = f"{verb} {resource}"
     assert sorted(set(found) - {written}) == [f"{more} {base}" for more in expected]
-
-
-def test_objects_that_are_read_are_listed_to_skip_unchanged_runs() -> None:
-    """By name if names are asked for; logs and other subresources are not compared."""
-    read = Permission(BY, "", "secrets", OWN, "get", "password")
-    log = Permission(BY, "", "pods/log", OWN, "get")
-    watch = replace(WEB, skip_unchanged=True)
-    assert requirements(WEB, read, log) == ["get pods/log", "get secrets"]
-    expected = ["get pods/log", "get secrets", "list secrets"]
-    assert sorted(requirements(watch, read, log)) == expected
-    assert "list secrets named password" in requirements(watch, read, log, names=True)
