@@ -155,10 +155,7 @@ def _run(options: dict[str, Any]) -> int:
     else:
         loaded = _load(options["watches_file"], options)
     terminal = sys.stderr.isatty()
-    interactive = terminal and sys.stdin.isatty()
-    settings = settings_from(
-        options, os.environ, loaded.watches, terminal=terminal, interactive=interactive
-    )
+    settings = settings_from(options, os.environ, loaded.watches, terminal=terminal)
     for warning in (*loaded.warnings, *warnings_from(options, os.environ, loaded.watches)):
         _log.warning("Configuration", warning=warning)
     with output_thread.in_background():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from operator_runner.ansible import history, rerun_command, task_prompts
+from operator_runner.ansible import history, rerun_command
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.no_log import Censor
@@ -29,8 +29,6 @@ from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, Ru
 from operator_runner.core.settings import AnsibleSettings, ExecutorName, ServerStart
 
 _log = structlog.get_logger(__name__)
-Ask = Callable[[str], Awaitable[str]]
-"""Asks the user a question, and returns the answer."""
 
 
 class LaunchedRun(Protocol):
@@ -121,17 +119,14 @@ class AnsibleExecutor:
         *,
         context: str = "",
         timeout: Callable[[float | None], asyncio.Timeout] = asyncio.timeout,
-        ask: Ask | None = None,
     ) -> None:
         """Run plays with `launcher`, in the directories of `rundirs`.
 
         `kubeconfig` and `context` are the flags, for users who repeat a run. `jobs` starts the
         runs of watches with `execution.job`. `timeout` opens the timeout of a run, in seconds.
-        `ask` is asked before each task (--step); such runs have no timeout.
         """
         self._jobs = jobs
         self._kubeconfig, self._context = kubeconfig, context
-        self._ask = ask
         self._timeout = timeout
         self._launcher = launcher
         self._rundirs = rundirs
@@ -256,15 +251,14 @@ class AnsibleExecutor:
         on_event: Callable[[RunEvent], None],
     ) -> tuple[RunOutcome, bool]:
         """Return the outcome, and whether processes of the run are still running."""
-        timed = request.timeout is not None and self._ask is None
-        seconds = request.timeout.total_seconds() if request.timeout and timed else None
+        seconds = request.timeout.total_seconds() if request.timeout else None
         builder.started = datetime.now(UTC)
         try:
             async with (
                 self._timeout(seconds) as deadline,
                 launcher.start(request, rundir) as run,
             ):
-                await _consume(run, rundir, request, builder, on_event, ask=self._ask)
+                await _consume(run, rundir, request, builder, on_event)
                 status = await run.wait()
         except TimeoutError:
             if not deadline.expired():
@@ -281,14 +275,11 @@ async def _consume(
     request: RunRequest,
     builder: OutcomeBuilder,
     on_event: Callable[[RunEvent], None],
-    *,
-    ask: Ask | None,
 ) -> None:
     with ExitStack() as stack:
         artifacts = stack.enter_context(rundir.artifacts(request.run_id))
         log = stack.enter_context(artifacts.open_new("events.jsonl"))
         out = stack.enter_context(artifacts.open_new("stdout"))
-        answer = stack.enter_context(task_prompts.open_answers(rundir.answers)) if ask else None
         censor = Censor()
         async for uncensored in run.events():
             raw = censor(uncensored)
@@ -303,8 +294,6 @@ async def _consume(
             )
             builder.add(event)
             on_event(event)
-            if ask and answer and (question := task_prompts.question_of(raw)):
-                answer(await ask(question))
 
 
 def _aborted(builder: OutcomeBuilder, error: Exception) -> RunOutcome:

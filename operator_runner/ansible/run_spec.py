@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from operator_runner.ansible import dry_run_tasks, event_results, task_prompts
+from operator_runner.ansible import dry_run_tasks, event_results
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.core.model import Json, RunRequest
@@ -44,7 +44,6 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
             **common_environment(ansible),
             **_template_types(request.native_types),
             **({dry_run_tasks.VARIABLE: "true"} if request.dry_run else {}),
-            **({task_prompts.VARIABLE: str(rundir.answers)} if ansible.step else {}),
             "TMPDIR": temp_dir,
             "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", temp_dir),
             "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),

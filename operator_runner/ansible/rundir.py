@@ -66,11 +66,6 @@ class RunDir:
         """The kubeconfig of the current run, with its token."""
         return self.path / "env" / "kubeconfig"
 
-    @property
-    def answers(self) -> Path:
-        """The named pipe with the user's answers to the current run; see `task_prompts`."""
-        return self.path / "env" / "answers"
-
     def sandbox(self, run_id: str) -> Sandbox:
         """Return the sandbox of a run."""
         base = self.temp_dirs.base
@@ -289,10 +284,6 @@ def command_line(request: RunRequest, ansible: AnsibleSettings) -> str:
     if request.dry_run:
         # Also without the patch of tasks: a dry run must not act on the host.
         words.append("--check")
-    if ansible.start_at_task:
-        words.append(f"--start-at-task={shlex.quote(ansible.start_at_task)}")
-    if ansible.step:
-        words.append("--step")
     return " ".join(filter(None, words))
 
 

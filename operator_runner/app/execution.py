@@ -8,7 +8,6 @@ from typing import Any
 
 from operator_runner.ansible.background_launcher import BackgroundLauncher
 from operator_runner.ansible.executor import AnsibleExecutor
-from operator_runner.app import terminal
 from operator_runner.app.ansible_setup import rundirs_of
 from operator_runner.app.job_serving import JobServing, job_launcher_of
 from operator_runner.app.job_slots import JobSlots
@@ -89,7 +88,6 @@ class Execution:
             settings.kubeconfig,
             job_launcher,
             context=settings.context,
-            ask=terminal.ask if settings.ansible.step else None,
         )
         self.archive = self._make_archive()
         self.run_files = RunFiles(self.executor)

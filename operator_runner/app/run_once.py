@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from operator_runner.ansible.first_task import check_first_task
 from operator_runner.app.job_serving import JobServing
 from operator_runner.app.signals import Interrupted, unless_stopped
 from operator_runner.config.watches.selection import is_selected
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.core.errors import ApiError, ConfigError, NotFound
 from operator_runner.core.exit_status import INTERRUPTED
-from operator_runner.core.model import Json, ObjectRef, RunContent, Watch
+from operator_runner.core.model import ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
@@ -50,7 +49,7 @@ class RunOnce:
     async def run(self, kind: str, name: str) -> int:
         """Reconcile one resource; return 0 if its run succeeded, 1 if not, 130 if interrupted.
 
-        Raises ConfigError for a kind that no watch has, and a first task that the role lacks.
+        Raises ConfigError for a kind that no watch has.
         """
         key = await self._find(kind, name)
         try:
@@ -66,7 +65,7 @@ class RunOnce:
     async def _find(self, kind: str, name: str) -> ObjectRef:
         watched = self._settings.namespaces
         default = watched[0] if len(watched) == 1 else self._namespace
-        key = await find_resource(
+        return await find_resource(
             kind,
             name,
             namespace=self._settings.once_namespace or default,
@@ -75,11 +74,6 @@ class RunOnce:
             discovery=self._discovery,
             cluster=self._cluster,
         )
-        if self._settings.ansible.start_at_task:
-            content = content_of(key, await self._cluster.get(key), self._watches)
-            if content is not None:
-                await check_first_task(content, self._settings.ansible)
-        return key
 
 
 async def find_resource(
@@ -122,15 +116,6 @@ async def find_resource(
             if body is not None and is_selected(body, watch):
                 return key
     return found[0]
-
-
-def content_of(key: ObjectRef, body: Json | None, watches: Sequence[Watch]) -> RunContent | None:
-    """Return the role or playbook of the next run of a resource, None if nothing is to be run."""
-    chosen = (each for each in watches if each.gvk == key.gvk and body and is_selected(body, each))
-    watch = next(chosen, None)
-    if watch is None or body is None:
-        return None
-    return watch.content_for(cleanup=bool(body["metadata"].get("deletionTimestamp")))
 
 
 def exit_status(key: ObjectRef, result: ReconcileResult) -> int:

@@ -131,10 +131,6 @@ class AnsibleSettings:
     """--ansible-collections-path, beats ANSIBLE_COLLECTIONS_PATH."""
     metric_address: str = ""
     """URL that osdk_metric sends to; empty: its own default."""
-    start_at_task: str = ""
-    """Name of the first task to run (--start-at-task); empty: the first task of the role."""
-    step: bool = False
-    """Whether the user is asked before each task (--step)."""
     timeout: timedelta | None = None
     """Deadline of a run whose watch does not set `timeout`; None: no deadline."""
     isolate_runs: bool = True

@@ -8,19 +8,12 @@ import subprocess
 from contextlib import closing, suppress
 from pathlib import Path
 
-import pexpect
 import pytest
 import yaml
 
 from tests.functional.test_operator import KIND, ROLE, echo, text_of
 from tests.support.kubectl import Kubectl
 from tests.support.scaffold import OPERATOR_RUNNER
-
-TASKS = """
-- {name: Refuse, ansible.builtin.fail: {msg: not today}}
-- {name: Report, ansible.builtin.debug: {msg: the report}}
-- {name: Finish, ansible.builtin.debug: {msg: the end}}
-"""
 
 METRIC = """
 - name: Send a metric
@@ -174,56 +167,3 @@ def test_the_role_writes_with_every_policy_of_drift(
     role = project / ROLE
     role.write_text(role.read_text() + "- {name: Refuse, ansible.builtin.fail: {msg: no}}\n")
     assert _run_once(project, kubectl, control_plane, "echo/a").returncode == 1
-
-
-def test_step_asks_before_each_task(kubectl: Kubectl, control_plane: Path, project: Path) -> None:
-    """The prompts and answers are those of ansible-playbook; a skipped task is not run."""
-    role = project / ROLE
-    role.write_text(role.read_text() + TASKS)
-    kubectl.apply(echo(sayThis="1"))
-    program, *arguments = _command(project, control_plane, "echo/a", "--step")
-    terminal = pexpect.spawn(
-        program,
-        arguments,
-        cwd=str(project),
-        env=_environment(kubectl),
-        encoding="utf-8",
-        timeout=120,
-    )
-    question = "Perform task: TASK: echo : {} .N.o/.y.es/.c.ontinue: "
-    try:
-        terminal.expect(question.format("Say what the resource says"))
-        assert text_of(kubectl) is None
-        terminal.sendline("y")
-        terminal.expect(question.format("Refuse"))
-        assert text_of(kubectl) == "hello 1"
-        terminal.sendline("n")
-        terminal.expect(question.format("Report"))
-        terminal.sendline("c")
-        terminal.expect("the report")
-        terminal.expect("the end")
-        terminal.expect(pexpect.EOF)
-        # The end of the output comes before that of the process, which `close` would end.
-        terminal.wait()
-    finally:
-        terminal.close()
-    assert terminal.exitstatus == 0
-    assert "Perform task" not in terminal.before
-
-
-def test_a_run_starts_at_a_task(kubectl: Kubectl, control_plane: Path, project: Path) -> None:
-    """Earlier tasks are not run; an unknown name is an error with similar names."""
-    role = project / ROLE
-    role.write_text(role.read_text() + TASKS)
-    kubectl.apply(echo(sayThis="1"))
-    unknown = _run_once(project, kubectl, control_plane, "echo/a", "--start-at-task=Reprot")
-    assert unknown.returncode == 1
-    assert "role echo has no task of this name; similar names: 'Report'" in unknown.stderr
-    resource = kubectl.get(KIND, "a")
-    assert resource is not None
-    assert "status" not in resource
-
-    done = _run_once(project, kubectl, control_plane, "echo/a", "--start-at-task=Report")
-    assert done.returncode == 0, done.stderr
-    assert "the end" in done.stderr
-    assert text_of(kubectl) is None

@@ -34,12 +34,12 @@ def main() -> None:
 
 
 def _apply_patches() -> None:
-    """Patch maps of data, errors in templates, in a dry run the choice of tasks, and questions.
+    """Patch maps of data, errors in templates, and in a dry run the choice of tasks.
 
     A patch that is disabled or does not fit is left out, but data would be templates without the
     first one: the play ends with a message.
     """
-    from operator_runner.ansible import dry_run_tasks, task_prompts
+    from operator_runner.ansible import dry_run_tasks
     from operator_runner.ansible.patches.registry import PATCHES
     from operator_runner.ansible.patches.selection import select
     from operator_runner.core.settings import DISABLED_PATCHES
@@ -47,8 +47,6 @@ def _apply_patches() -> None:
     names = {_DATA_MAPS, "template-error-lines"}
     if os.environ.get(dry_run_tasks.VARIABLE):
         names.add("dry-run-tasks")
-    if os.environ.get(task_prompts.VARIABLE):
-        names.add("task-prompts")
     disabled = os.environ.pop(DISABLED_PATCHES, "").replace(" ", "").split(",")
     patches, mismatches = select(disabled, [each for each in PATCHES if each.name in names])
     for mismatch in mismatches:

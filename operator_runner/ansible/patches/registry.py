@@ -374,14 +374,6 @@ PATCHES: tuple[Patch, ...] = (
         gain="structural: the writes of a dry run reach the proxy",
     ),
     Patch(
-        name="task-prompts",
-        install="operator_runner.ansible.task_prompts:install",
-        replaces=_symbols("ansible.utils.display:Display", prompt="(msg, private=False)"),
-        reason="With --step, the play asks the operator, because ansible-runner has its terminal;"
-        " in cold runs only.",
-        gain="structural: the answers of the user reach the play",
-    ),
-    Patch(
         name="template-error-lines",
         install="operator_runner.ansible.templating.error_locations:install",
         replaces=(

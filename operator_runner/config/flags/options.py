@@ -129,19 +129,6 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         short=["-n"],
         default=None,
     ),
-    _bool(
-        _PROJECT,
-        "--step",
-        "With --once: ask before each task, as ansible-playbook does.",
-        default="false",
-    ),
-    _option(
-        _PROJECT,
-        "--start-at-task",
-        "With --once: begin with the task of this name.",
-        default="",
-        metavar="NAME",
-    ),
     _option(
         _PROJECT,
         "--kubeconfig",

@@ -35,8 +35,6 @@ from operator_runner.core.settings import (
 _LOG_EVENTS = ("nothing", "tasks", "everything")
 _FOREVER = timedelta(days=365)
 _NONE = timedelta(0)
-_SINGLE_RUN = "it concerns a single run; add --once, or omit the flag"
-_WATCHED_NAMESPACES = "an operator watches the namespaces of WATCH_NAMESPACE; set it instead"
 _LEASE_NAME = re.compile(rf"(?=.{{1,{MAX_SUBDOMAIN}}}$){SUBDOMAIN_PATTERN}")
 _MAX_LABEL = 63
 """Length of the value of a label."""
@@ -73,17 +71,15 @@ def settings_from(
     watches: Sequence[Watch],
     *,
     terminal: bool = False,
-    interactive: bool = False,
 ) -> Settings:
     """Return all settings; raises ConfigError for values that contradict each other.
 
     `options` are the keyword arguments that `run_options` gives. The environment may have
-    variables for each kind of `watches`. `terminal` is whether the log goes to a terminal,
-    `interactive` whether input comes from one too.
+    variables for each kind of `watches`. `terminal` is whether the log goes to a terminal.
     """
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
     problems += [*_ownership_problems(options, watches), *_once_problems(options)]
-    problems += [*_job_problems(options, watches), *_step_problems(options, interactive)]
+    problems += _job_problems(options, watches)
     problems += [*_argument_problems(options), *environment.namespace_problems(environ)]
     if problem := path_problem(options["work_dir"].absolute(), environ):
         problems.append(f"--work-dir: {problem}")
@@ -149,8 +145,6 @@ def _once(settings: Settings, options: Options) -> Settings:
         settings,
         once=(kind, name),
         once_namespace=options["namespace"] or "",
-        # In a fork of the fork server, the play would read no answers.
-        executor="cold" if settings.ansible.step else settings.executor,
         metrics=None,
         probes=None,
         user_metrics=settings.user_metrics and Address("127.0.0.1", 0),
@@ -166,28 +160,14 @@ def _once(settings: Settings, options: Options) -> Settings:
 def _once_problems(options: Options) -> list[str]:
     resource = options["once"]
     if resource is None:
-        return []
+        if not options["namespace"]:
+            return []
+        reason = "an operator watches the namespaces of WATCH_NAMESPACE; set it instead"
+        return [f"--namespace needs --once KIND/NAME, because {reason}"]
     kind, _, name = resource.partition("/")
     if not kind or not name or "/" in name:
         return [f"--once={resource}: invalid resource: write KIND/NAME, such as pages/home"]
     return ["--once and --reload exclude each other; omit one"] if options["reload"] else []
-
-
-def _step_problems(options: Options, interactive: bool) -> list[str]:
-    if options["once"] is None:
-        return [
-            f"{flag} needs --once KIND/NAME, because {reason}"
-            for flag, value, reason in (
-                ("--step", options["step"], _SINGLE_RUN),
-                ("--start-at-task", options["start_at_task"], _SINGLE_RUN),
-                ("--namespace", options["namespace"], _WATCHED_NAMESPACES),
-            )
-            if value
-        ]
-    if options["step"] and not interactive:
-        problem = "--step needs a terminal to ask before each task; run it in one, with neither"
-        return [f"{problem} standard input nor standard error redirected, or omit --step"]
-    return []
 
 
 def _job_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
@@ -209,10 +189,6 @@ def _job_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
         problems.append(
             f"{kinds}: `execution.job` with --shards needs --jobs-service instead of --jobs-host,"
             " because Pods connect to the replica that has the resource at that time"
-        )
-    if options["step"]:
-        problems.append(
-            f"--step: {kinds} has `execution.job`, and its runs have no terminal; omit --step"
         )
     return problems
 
@@ -314,8 +290,6 @@ def _ansible(
             options["ansible_collections_path"] or environ.get("ANSIBLE_COLLECTIONS_PATH", "")
         ),
         metric_address=_metric_address(options["user_metrics_bind_address"]),
-        start_at_task=options["start_at_task"],
-        step=options["step"],
         timeout=timeout if timeout > _NONE else None,
         isolate_runs=options["isolate_runs"],
         fork_server_idle_timeout=idle if idle > _NONE else None,

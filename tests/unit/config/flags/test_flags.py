@@ -565,9 +565,6 @@ def test_run_once_uses_neither_ports_nor_the_lease() -> None:
         (("--once=home",), "--once=home: invalid resource: write KIND/NAME"),
         (("--once=a/b/c",), "--once=a/b/c: invalid resource"),
         (("--once=pages/home", "--reload"), "--once and --reload exclude each other"),
-        (("--once=pages/home", "--step"), "--step needs a terminal"),
-        (("--step",), "--step needs --once KIND/NAME"),
-        (("--start-at-task=Write",), "--start-at-task needs --once KIND/NAME"),
         (("--namespace=web",), "--namespace needs --once KIND/NAME, because an operator watches"),
     ],
 )
