@@ -7,12 +7,10 @@ proxy turns their writes into dry runs; so do tasks that write only files of the
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from operator_runner.ansible.cluster_commands import is_cluster_command
 from operator_runner.core.ansible_modules import Trait, has_trait
 
 VARIABLE = "OPERATOR_RUNNER_DRY_RUN"
@@ -22,9 +20,7 @@ _OTHER_CLUSTER = frozenset(
 )
 """Arguments of modules that select another connection than that of the run."""
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-_REFUSED_VARIABLES = (
-    *("HELM_DRIVER", "HELM_KUBE", "HELM_PLUGINS", "K8S_AUTH_", "KUBECONFIG", "KUBECTL_"),
-)
+_REFUSED_VARIABLES = (*("HELM_DRIVER", "HELM_KUBE", "HELM_PLUGINS", "K8S_AUTH_", "KUBECONFIG"),)
 """Starts of variables that select another cluster or database, or enable plugins."""
 
 
@@ -40,19 +36,10 @@ def is_previewed(
         return False
     if has_trait(action, Trait.PREVIEWED):
         return not any(args.get(name) for name in _OTHER_CLUSTER)
-    if has_trait(action, Trait.RUNS_COMMAND):
-        return is_cluster_command(_command_text(args), str(args.get("executable") or ""))
     if has_trait(action, Trait.MAKES_TEMPORARY_FILE):
         return not args.get("path") or _is_below(str(args["path"]), temp_dir)
     path = str(args.get("dest") or args.get("path"))
     return has_trait(action, Trait.WRITES_FILE) and _is_below(path, temp_dir)
-
-
-def _command_text(args: Mapping[str, Any]) -> str:
-    argv = args.get("argv")
-    if isinstance(argv, list):
-        return shlex.join(map(str, argv))
-    return str(args.get("_raw_params") or args.get("cmd") or "")
 
 
 def _is_below(path: str, directory: str) -> bool:

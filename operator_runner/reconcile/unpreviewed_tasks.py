@@ -13,8 +13,6 @@ VERBOSITY = 1
 _SKIPPED = frozenset({"runner_on_skipped", "runner_item_on_skipped"})
 _COMPLETE = Trait.PREVIEWED | Trait.REQUEUES
 """Modules whose effects are previewed, or have none on the cluster."""
-_HARMLESS = Trait.PLAY | Trait.RUNS_COMMAND
-"""Modules that change nothing; a command that has run in a dry run acts on the cluster alone."""
 _WRITES_FILE = Trait.WRITES_FILE | Trait.MAKES_TEMPORARY_FILE
 _REASONS = ("check mode", '"censored"')
 """In the output of a skipped task: check mode, or a reason that no_log hides."""
@@ -47,7 +45,9 @@ class UnpreviewedTasks:
             return False
         if has_trait(action, _WRITES_FILE):
             return self._run_id not in str(result.get("dest") or result.get("path") or "")
-        return not has_trait(action, _HARMLESS)
+        if has_trait(action, Trait.RUNS_COMMAND):
+            return not result.get("start")  # it is run if its task has `check_mode: false`
+        return not has_trait(action, Trait.PLAY)
 
 
 def _text(action: str, data: Mapping[str, Any]) -> str:

@@ -128,7 +128,7 @@ def test_the_objects_of_an_nginx_operator_are_shown_and_not_created(
 def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
     diff: Diff, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    """kubectl, modules and files of the run; not commands on the host, in containers, and uri."""
+    """Modules, files of the run and commands without check mode; not other commands, and uri."""
     touched = tmp_path / "touched"
     labels = {"metadata": {"name": "mixed", "labels": {"role": "mixed"}}}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "unneeded"}}
@@ -153,6 +153,7 @@ def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
     assert objects["unneeded"]["before"]["data"] == {"password": "***"}
     named = [each.partition(",")[0] for each in preview["notPreviewed"]]
     assert named == [
+        "task Apply with kubectl in check mode (ansible.builtin.command)",
         "task Run a command on the host (ansible.builtin.command)",
         "task Call an address (ansible.builtin.uri)",
         "task Run a command in a container (kubernetes.core.k8s_exec)",
