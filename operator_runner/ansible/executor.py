@@ -118,15 +118,18 @@ class AnsibleExecutor:
         jobs: JobsLauncher | None = None,
         *,
         context: str = "",
+        impersonated: Sequence[str] = (),
         timeout: Callable[[float | None], asyncio.Timeout] = asyncio.timeout,
     ) -> None:
         """Run plays with `launcher`, in the directories of `rundirs`.
 
-        `kubeconfig` and `context` are the flags, for users who repeat a run. `jobs` starts the
+        `kubeconfig` and `context` are the flags, and `impersonated` is the user of `as` with its
+        groups, for users who repeat a run. `jobs` starts the
         runs of watches with `execution.job`. `timeout` opens the timeout of a run, in seconds.
         """
         self._jobs = jobs
         self._kubeconfig, self._context = kubeconfig, context
+        self._impersonated = impersonated
         self._timeout = timeout
         self._launcher = launcher
         self._rundirs = rundirs
@@ -200,6 +203,7 @@ class AnsibleExecutor:
                 self._kubeconfig,
                 native_types=request.native_types is True,
                 context=self._context,
+                impersonated=self._impersonated,
             )
             rerun_command.write(
                 self._rundirs.base, request.ref, rerun_command.Rerun(request.run_id, command)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -37,13 +38,20 @@ class Rerun:
 
 
 def command_line(
-    spec: Json, args: str, kubeconfig: Path | None, *, native_types: bool, context: str = ""
+    spec: Json,
+    args: str,
+    kubeconfig: Path | None,
+    *,
+    native_types: bool,
+    context: str = "",
+    impersonated: Sequence[str] = (),
 ) -> str:
     """Return the shell command for a run that `run_spec.run_spec` describes.
 
     `args` are those of --ansible-args. `kubeconfig` and `context` are those of the operator; None
-    and an empty text leave them to the environment. kubectl has no variable for the context. With
-    text types the program is ansible-playbook with the types of 2.18. Pure.
+    and an empty text leave them to the environment. kubectl has no variable for the context.
+    `impersonated` are the user and groups of `as`, which modules do not read there. With text
+    types the program is ansible-playbook with the types of 2.18. Pure.
     """
     environment: dict[str, str] = spec["envvars"]
     variables = {name: text for name, text in environment.items() if name not in _OF_THE_RUN}
@@ -53,6 +61,10 @@ def command_line(
         variables["KUBECONFIG"] = str(kubeconfig.absolute())
     if context:
         variables |= {"K8S_AUTH_CONTEXT": context, "HELM_KUBECONTEXT": context}
+    if impersonated:
+        user, *groups = impersonated
+        variables |= {"K8S_AUTH_IMPERSONATE_USER": user}
+        variables |= {"K8S_AUTH_IMPERSONATE_GROUPS": ",".join(groups)} if groups else {}
     plain = str(Path(sys.executable).with_name("ansible-playbook"))
     verbosity = ["-" + "v" * spec["verbosity"]] if spec["verbosity"] else []
     words = [

@@ -88,6 +88,7 @@ class Execution:
             settings.kubeconfig,
             job_launcher,
             context=settings.context,
+            impersonated=connection.impersonated,
         )
         self.archive = self._make_archive()
         self.run_files = RunFiles(self.executor)

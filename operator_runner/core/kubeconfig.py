@@ -1,13 +1,45 @@
-"""The kubeconfig file format."""
+"""The kubeconfig file format: render one, and read and merge several as client-go does.
+
+Source: client-go, tools/clientcmd (loader.go, validation.go).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import yaml
 
+from operator_runner.core.model import Json
+
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """libyaml if available: ten times as fast."""
+
+_CLUSTER_PATHS = ("certificate-authority",)
+CREDENTIAL_PATHS = ("client-certificate", "client-key", "tokenFile")
+"""Fields of a user that name a file."""
+_SHAPE = (
+    "invalid kubeconfig {file}: expected a map with the lists clusters, contexts and users, "
+    "each of maps"
+)
+
+
+class KubeconfigError(ValueError):
+    """The content of a kubeconfig is invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedKubeconfig:
+    """Clusters, users and contexts of one or several files by name; their paths are absolute."""
+
+    clusters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    users: dict[str, dict[str, Any]] = field(default_factory=dict)
+    contexts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    current: str = ""
+    """The current context; empty if no file sets one."""
 
 
 def render_kubeconfig(
@@ -25,3 +57,63 @@ def render_kubeconfig(
     }
     text: str = yaml.dump(content, Dumper=_DUMPER, sort_keys=False)
     return text
+
+
+def kubeconfig_files(names: str) -> list[Path]:
+    """Return the files that a list such as KUBECONFIG names, existing or not."""
+    return [Path(name).expanduser().absolute() for name in names.split(os.pathsep) if name]
+
+
+def read_kubeconfigs(files: Iterable[Path]) -> MergedKubeconfig:
+    """Merge files: the first one that has a name, or sets the current context, decides.
+
+    Missing and empty files are skipped. Raises OSError, YAMLError and KubeconfigError.
+    """
+    merged, current = MergedKubeconfig(), ""
+    for file in dict.fromkeys(files):
+        try:
+            with file.open("rb") as content:
+                config = yaml.load(content, yaml.CSafeLoader)
+        except FileNotFoundError:
+            continue
+        if config is None:
+            continue
+        if not isinstance(config, dict):
+            raise KubeconfigError(_SHAPE.format(file=file))
+        for kind, key, into, paths in (
+            ("clusters", "cluster", merged.clusters, _CLUSTER_PATHS),
+            ("users", "user", merged.users, CREDENTIAL_PATHS),
+            ("contexts", "context", merged.contexts, ()),
+        ):
+            for name, entry in _entries(file, config.get(kind), key).items():
+                into.setdefault(name, _with_absolute_paths(entry, paths, file.parent))
+        current = current or str(config.get("current-context") or "")
+    return MergedKubeconfig(merged.clusters, merged.users, merged.contexts, current)
+
+
+def _entries(file: Path, content: Any, key: str) -> dict[str, dict[str, Any]]:
+    entries: dict[str, dict[str, Any]] = {}
+    if not isinstance(content or [], list):
+        raise KubeconfigError(_SHAPE.format(file=file))
+    for each in content or []:
+        entry = (each.get(key) or {}) if isinstance(each, dict) and "name" in each else None
+        if not isinstance(entry, dict):
+            raise KubeconfigError(_SHAPE.format(file=file))
+        name = str(each["name"])
+        if name in entries:
+            raise KubeconfigError(f"{file} has two {key}s called {name}: rename one of them")
+        entries[name] = entry
+    return entries
+
+
+def _with_absolute_paths(entry: Json, paths: Iterable[str], folder: Path) -> dict[str, Any]:
+    """Return an entry without unset fields, and with paths below the folder of its file."""
+    # An empty proxy-url is a value: it disables the proxy of the environment.
+    found = {key: value for key, value in entry.items() if value or key == "proxy-url"}
+    for key in paths:
+        if isinstance(found.get(key), str):
+            found[key] = str(folder / found[key])
+    plugin = found.get("exec")
+    if isinstance(plugin, dict) and os.sep in str(plugin.get("command", "")):
+        found["exec"] = {**plugin, "command": str(folder / plugin["command"])}
+    return found

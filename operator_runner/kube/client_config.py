@@ -29,7 +29,6 @@ if _IS_LAZY:
 from kubernetes.aio.client import Configuration  # noqa: E402
 from kubernetes.aio.config import (  # noqa: E402
     ConfigException,
-    exec_provider,
     incluster_config,
     kube_config,
 )
@@ -37,4 +36,4 @@ from kubernetes.aio.config import (  # noqa: E402
 if _IS_LAZY:
     del vars(client)["ApiClient"]  # others get the class
 
-__all__ = ["ConfigException", "Configuration", "exec_provider", "incluster_config", "kube_config"]
+__all__ = ["ConfigException", "Configuration", "incluster_config", "kube_config"]

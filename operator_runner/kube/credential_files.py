@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
+from yaml import YAMLError
 
+from operator_runner.core.kubeconfig import (
+    CREDENTIAL_PATHS,
+    kubeconfig_files,
+    read_kubeconfigs,
+)
 from operator_runner.kube.client_config import incluster_config
 
 _in_cluster: Any = incluster_config
-_USER_FILES = ("client-certificate", "client-key", "tokenFile")
-"""Fields of a kubeconfig's user that name a file, relative to the kubeconfig as in client-go."""
 _CACHES = (
     ".kube/cache",
     ".kube/gke_gcloud_auth_plugin_cache",
@@ -35,12 +38,7 @@ def credential_files(kubeconfig: Path | None, webhook_certificates: Path) -> tup
     """
     home = Path.home()
     lists = (str(kubeconfig or ""), os.environ.get("KUBECONFIG", ""), str(home / ".kube/config"))
-    files = [
-        Path(name).expanduser().absolute()
-        for names in lists
-        for name in names.split(os.pathsep)
-        if name
-    ]
+    files = [file for names in lists for file in kubeconfig_files(names)]
     found = [
         *files,
         *(path for file in files for path in _referred_to(file)),
@@ -53,18 +51,8 @@ def credential_files(kubeconfig: Path | None, webhook_certificates: Path) -> tup
 
 def _referred_to(kubeconfig: Path) -> Iterator[Path]:
     try:
-        with kubeconfig.open(encoding="utf-8") as file:
-            content = yaml.load(file, yaml.CSafeLoader)
-    except (OSError, ValueError, yaml.YAMLError):
+        users = read_kubeconfigs([kubeconfig]).users.values()
+    except (OSError, ValueError, YAMLError):
         return  # reported where it is loaded
-    for user in _users(content):
-        for field in _USER_FILES:
-            if isinstance(user.get(field), str) and user[field]:
-                yield kubeconfig.parent / user[field]
-
-
-def _users(content: Any) -> Iterable[dict[str, Any]]:
-    users = content.get("users") if isinstance(content, dict) else None
-    entries = users if isinstance(users, list) else ()
-    named = (entry.get("user") for entry in entries if isinstance(entry, dict))
-    return [user for user in named if isinstance(user, dict)]
+    for user in users:
+        yield from (Path(user[each]) for each in CREDENTIAL_PATHS if each in user)

@@ -1,49 +1,64 @@
 """Address of the API server and credentials, from kubeconfig files or the service account.
 
-The kubernetes package loads them. This module adds kubectl's search order, its rule that the
-first of several files sets the current context, renewal while the operator runs, and errors
-that name the file and a hint.
+`core.kubeconfig` merges the files and `exec_plugin` runs plugins, as client-go does; the kubernetes
+package loads tokens, certificates and OIDC. This module adds kubectl's search order,
+impersonation, renewal while the operator runs, and errors that name the file and a hint.
 """
 
 from __future__ import annotations
 
 import asyncio
 import binascii
-import logging
 import os
 import ssl
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from urllib.request import getproxies_environment
 
 import structlog
 from aiohttp.helpers import get_env_proxy_for_url
+from multidict import CIMultiDict, CIMultiDictProxy
 from yaml import MarkedYAMLError, YAMLError
 from yarl import URL
 
 from operator_runner.core.errors import ConfigError
+from operator_runner.core.kubeconfig import (
+    KubeconfigError,
+    MergedKubeconfig,
+    kubeconfig_files,
+    read_kubeconfigs,
+)
+from operator_runner.core.model import Json
 from operator_runner.kube.client_config import (
     ConfigException,
     Configuration,
-    exec_provider,
     incluster_config,
     kube_config,
 )
+from operator_runner.kube.exec_plugin import run_plugin
 
 _RENEW_PERIOD_SECONDS = 60.0
-"""Between two checks of a token file or a plugin's expiry, as in client-go."""
+"""Between two checks of a file of credentials, as in client-go."""
+_MIN_PLUGIN_SECONDS = 1.0
+"""Between two runs of a plugin because of its expiry. A 401 runs it at once."""
+_USED_LIFETIME = 0.8
+"""The part of its lifetime after which a plugin's answer is renewed, ahead of a request's 401."""
+_FILES = ("tokenFile", "client-certificate", "certificate-authority")
+"""Fields whose files are read again."""
 
 _in_cluster: Any = incluster_config
 _kube_config: Any = kube_config
-_exec_provider: Any = exec_provider
 """The package is only partly typed; these modules are not."""
 
 _LOAD_ERRORS = (
     ConfigException,
+    ConfigError,
     YAMLError,
     OSError,
     AttributeError,
@@ -54,31 +69,41 @@ _LOAD_ERRORS = (
 )
 """The loader does not validate: an invalid file raises any of these."""
 
+_OF_HEADER_NAMES = "!#$&'*+^`|"
+"""What a header's name may have beside letters, digits, `-`, `.`, `_` and `~` (RFC 9110)."""
+_REMOVED_PROVIDERS = {"gcp": "gke-gcloud-auth-plugin", "azure": "kubelogin"}
+"""Providers that client-go has removed, and the plugins that replace them."""
+
 _log = structlog.get_logger(__name__)
 
 
 class Credentials:
     """Server, namespace and TLS context; `header()` is the current Authorization header."""
 
-    def __init__(self, configuration: Any, namespace: str, loader: Any = None) -> None:
-        """Take a loaded kubernetes Configuration; `loader` can load it again."""
+    def __init__(self, configuration: Any, namespace: str, source: _Selected | None = None) -> None:
+        """Take a loaded kubernetes Configuration; `source` can load it again."""
         self.server: str = configuration.host.rstrip("/")
         self.namespace = namespace
         self.proxy = _proxy(configuration)
         self.tls_name: str | None = configuration.tls_server_name
-        self.ssl_context = _ssl_context(configuration)
+        self.impersonation = CIMultiDictProxy(
+            CIMultiDict() if source is None else _impersonation(source.user)
+        )
+        """The Impersonate-* headers of all requests; empty without `as`."""
+        self.compression = source is None or not source.cluster.get("disable-compression")
+        self.ssl_context, self._certificates = _ssl_context(configuration)
         self._configuration = configuration
-        self._loader = loader
+        self._source = source
         self._lock = asyncio.Lock()
-        self._renew_at = time.monotonic() + _RENEW_PERIOD_SECONDS
-        if loader is not None:
-            configuration.refresh_api_key_hook = self._renew_when_due
 
     async def header(self) -> str | None:
         """Return the Authorization header, renewed if necessary; None with a client certificate.
 
         A failed renewal is logged, and the old header is returned: it may still be valid.
         """
+        if self._source is not None:
+            await self._renew_when_due(self._source)
+            return _header(self._configuration)
         try:
             settings = await self._configuration.auth_settings()
         except (ConfigException, OSError) as error:
@@ -89,38 +114,116 @@ class Credentials:
         return value.strip() if value else None
 
     async def renew(self) -> bool:
-        """Load the credentials again after a 401; return whether the header has changed."""
-        if self._loader is None:
-            return False
-        before = _header(self._configuration)
-        async with self._lock:
-            if before == _header(self._configuration):
-                # Without its expiry, the loader runs the exec plugin again.
-                self._loader.__dict__.pop("exec_plugin_expiry", None)
-                await self._reload()
-        return before != _header(self._configuration)
+        """Load the credentials again after a 401; return whether they have changed.
 
-    async def _renew_when_due(self, _: Any) -> None:
-        if time.monotonic() < self._renew_at or not self._can_expire():
+        Renewed certificates are in a new `ssl_context`.
+        """
+        if self._source is None:
+            return False
+        before = self._state()
+        async with self._lock:
+            if before == self._state():
+                await self._reload(self._source)
+        return before != self._state()
+
+    def _state(self) -> tuple[str | None, bytes]:
+        return _header(self._configuration), self._certificates
+
+    async def _renew_when_due(self, source: _Selected) -> None:
+        if time.monotonic() < source.renew_at:
             return
         async with self._lock:
-            if time.monotonic() >= self._renew_at:
-                await self._reload()
+            if time.monotonic() >= source.renew_at:
+                await self._reload(source)
 
-    def _can_expire(self) -> bool:
-        user = self._loader._user or {}  # noqa: SLF001 the loader shows it nowhere else
-        if "exec" in user:
-            # A plugin without an expiry runs again only after a 401, as in kubectl.
-            return hasattr(self._loader, "exec_plugin_expiry")
-        return any(key in user for key in ("tokenFile", "auth-provider", "client-certificate"))
-
-    async def _reload(self) -> None:
-        self._renew_at = time.monotonic() + _RENEW_PERIOD_SECONDS
+    async def _reload(self, source: _Selected) -> None:
         try:
-            await self._loader.load_and_set(self._configuration)
-            _load_client_certificate(self.ssl_context, self._configuration)
+            configuration = await source.load()
+            context, certificates = _ssl_context(configuration)
         except _LOAD_ERRORS as error:
-            _log.warning("Cannot renew credentials", error=str(error))
+            _log.warning("Cannot renew credentials", error=_problem(error))
+            return
+        self._configuration = configuration
+        if certificates != self._certificates:
+            self.ssl_context, self._certificates = context, certificates
+
+
+@dataclass(slots=True)
+class _Selected:
+    """What a context of the kubeconfig selects; loads its credentials as often as needed.
+
+    Paths are absolute.
+    """
+
+    cluster: Json
+    user: Json
+    namespace: str
+    renew_at: float = 0.0
+    """Of the monotonic clock; infinite if only a 401 runs the plugin again, as in kubectl."""
+
+    async def load(self) -> Any:
+        """Return a kubernetes Configuration. Raises any of _LOAD_ERRORS."""
+        self.renew_at = time.monotonic() + _RENEW_PERIOD_SECONDS  # also after a failure
+        user = _with_token(self.user)
+        if _needs_plugin(user):
+            found, expiry = await run_plugin(user["exec"], self.cluster)
+            user = {**user, **found}
+            self.renew_at = _renewal_time(expiry)
+        elif not {"auth-provider", *_FILES} & {*user, *self.cluster}:
+            self.renew_at = float("inf")
+        config = {
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            "clusters": [{"name": "it", "cluster": self.cluster}],
+            "users": [{"name": "it", "user": {k: v for k, v in user.items() if k != "exec"}}],
+        }
+        configuration = Configuration(host="")
+        await _kube_config.KubeConfigLoader(config, "it").load_and_set(configuration)
+        return configuration
+
+
+def _with_token(user: Json) -> Json:
+    """Return a user as the package reads it: the token of its file, and both fields of Basic."""
+    if {"username", "password"} & user.keys():
+        user = {"username": "", "password": "", **user}
+    if "token" in user and "tokenFile" in user:
+        with suppress(OSError):  # then `token` is used, as with kubectl
+            return {**user, "token": Path(user["tokenFile"]).read_text(encoding="utf-8")}
+    return user
+
+
+def _needs_plugin(user: Json) -> bool:
+    """Return whether the plugin is run: other credentials of the user take precedence."""
+    others = ("token", "tokenFile", "username", "password")
+    certificates = ("client-certificate", "client-certificate-data")
+    return "exec" in user and not {*others, *certificates} & user.keys()
+
+
+def _renewal_time(expiry: datetime | None) -> float:
+    if expiry is None:
+        return float("inf")
+    lifetime = (expiry - datetime.now(UTC)).total_seconds()
+    return time.monotonic() + max(_MIN_PLUGIN_SECONDS, lifetime * _USED_LIFETIME)
+
+
+def _impersonation(user: Json) -> CIMultiDict[str]:
+    """Return the headers for `as`, `as-uid`, `as-groups` and `as-user-extra` of a user."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    if "as" not in user:
+        return headers
+    headers["Impersonate-User"] = str(user["as"])
+    if uid := user.get("as-uid"):
+        headers["Impersonate-Uid"] = str(uid)
+    for group in user.get("as-groups", ()):
+        headers.add("Impersonate-Group", str(group))
+    for key, values in user.get("as-user-extra", {}).items():
+        for value in values:
+            headers.add(f"Impersonate-Extra-{quote(key, safe=_OF_HEADER_NAMES)}", str(value))
+    return headers
+
+
+def is_impersonation(header: str) -> bool:
+    """Return whether a header of this name impersonates."""
+    return header.lower().startswith("impersonate-")
 
 
 def _proxy(configuration: Any) -> URL | None:
@@ -129,7 +232,7 @@ def _proxy(configuration: Any) -> URL | None:
     Looked up once: with trust_env, aiohttp does so for each request, in a thread.
     """
     if configuration.proxy is not None:
-        return URL(configuration.proxy) if configuration.proxy else None
+        return _checked_proxy(URL(configuration.proxy)) if configuration.proxy else None
     server = URL(configuration.host)
     if _is_without_proxy(server):
         return None
@@ -137,7 +240,18 @@ def _proxy(configuration: Any) -> URL | None:
         proxy, user = get_env_proxy_for_url(server)
     except LookupError:  # unset, or NO_PROXY contains the server
         return None
+    _checked_proxy(proxy)
     return proxy if user is None else proxy.with_user(user.login).with_password(user.password)
+
+
+def _checked_proxy(proxy: URL) -> URL:
+    if proxy.scheme not in {"http", "https"} or not proxy.host:
+        shown = proxy.with_user(None) if proxy.host else proxy
+        raise ConfigError(
+            f"unsupported proxy {shown} to the API server: expected http://HOST:PORT or "
+            "https://HOST:PORT, in proxy-url of the cluster or HTTPS_PROXY"
+        )
+    return proxy
 
 
 def _is_without_proxy(server: URL) -> bool:
@@ -181,8 +295,7 @@ def contexts(kubeconfig: Path | None) -> list[str]:
     if (files := _files(kubeconfig, only_files=True)) is None:
         return []
     try:
-        merged = _kube_config.KubeConfigMerger(files[0]).config
-        return [str(each["name"]) for each in merged["contexts"]]
+        return list(read_kubeconfigs(kubeconfig_files(files[0])).contexts)
     except _LOAD_ERRORS:
         return []
 
@@ -224,25 +337,14 @@ def _from_service_account() -> Credentials:
         ) from error
 
 
-async def _from_files(files: str, source: str, selected: str) -> Credentials:
-    """Merge the files of a colon-separated list as kubectl does: the first value wins.
-
-    `selected` is a context; empty is the current one.
-    """
-    if not any(os.path.isfile(os.path.expanduser(file)) for file in files.split(os.pathsep)):  # noqa: ASYNC240, PTH111, PTH113
+async def _from_files(files: str, source: str, context: str) -> Credentials:
+    """Merge the files of a colon-separated list; `context` empty is the current one."""
+    paths = kubeconfig_files(files)
+    if not any(path.is_file() for path in paths):
         raise ConfigError(f"{source}={files}: no such file; set it to an existing kubeconfig")
-    configuration = Configuration(host="")
     try:
-        merged = _kube_config.KubeConfigMerger(files)
-        _check_context(merged.config, selected)
-        current = (file.get("current-context") for file in merged.config_files.values())
-        context = next(filter(None, [selected, *current]), None)
-        loader = _kube_config.KubeConfigLoader(merged.config, context)
-        with _without_log():
-            await loader.load_and_set(configuration)
-        await _check(configuration, loader)
-        namespace = loader.current_context["context"].get("namespace") or "default"
-        return Credentials(configuration, namespace, loader)
+        selected = _select(read_kubeconfigs(paths), context)
+        return Credentials(await selected.load(), selected.namespace, selected)
     except _LOAD_ERRORS as error:
         raise ConfigError(
             f"{source}={files}: {_problem(error)}; "
@@ -250,12 +352,64 @@ async def _from_files(files: str, source: str, selected: str) -> Credentials:
         ) from error
 
 
-def _check_context(config: Any, selected: str) -> None:
-    names = [str(each["name"]) for each in config["contexts"]]
-    if selected and selected not in names:
-        raise ConfigException(
-            f"unknown context {selected}; its contexts are {', '.join(names) or 'none'}"
+def _select(config: MergedKubeconfig, context: str) -> _Selected:
+    """Return cluster and user of a context, checked as client-go does. Raises KubeconfigError."""
+    name = context or config.current
+    names = ", ".join(config.contexts) or "none"
+    if not name:
+        raise KubeconfigError(
+            f"no current-context; its contexts are {names}: set one with "
+            "`kubectl config use-context NAME`, or --context"
         )
+    if name not in config.contexts:
+        raise KubeconfigError(f"unknown context {name}; its contexts are {names}")
+    chosen = config.contexts[name]
+    user_name, cluster_name = chosen.get("user"), chosen.get("cluster")
+    cluster = config.clusters.get(str(cluster_name))
+    if cluster is None:
+        raise KubeconfigError(f"context {name}: unknown cluster {cluster_name} in clusters")
+    user = config.users.get(str(user_name), None if user_name else {})
+    if user is None:
+        raise KubeconfigError(f"context {name}: unknown user {user_name} in users")
+    _check_server(cluster)
+    _check_user(user, str(user_name))
+    return _Selected(cluster, user, str(chosen.get("namespace") or "default"))
+
+
+def _check_server(cluster: Json) -> None:
+    server = cluster.get("server")
+    if not server:
+        raise KubeconfigError("the cluster of the current context has no server")
+    if not _is_url(server):
+        raise KubeconfigError(
+            f"invalid server {server}: write a URL such as https://127.0.0.1:6443"
+        )
+
+
+def _check_user(user: Json, name: str) -> None:
+    if "as" not in user and {"as-uid", "as-groups", "as-user-extra"} & user.keys():
+        raise KubeconfigError(
+            f"user {name} has as-uid, as-groups or as-user-extra without `as`: add the user to "
+            "impersonate"
+        )
+    provider = user.get("auth-provider")
+    if provider and provider["name"] != "oidc":
+        plugin = _REMOVED_PROVIDERS.get(provider["name"])
+        cure = f"with the command {plugin}" if plugin else "of your provider"
+        raise KubeconfigError(
+            f"user {name}: unknown auth-provider {provider['name']}: use `exec` {cure}"
+        )
+    if provider and "exec" in user:
+        raise KubeconfigError(f"user {name} has both auth-provider and exec: remove one of them")
+    if _is_one_missing(user, "client-certificate", "client-key"):
+        raise KubeconfigError(
+            f"user {name} has only one of client certificate and key: add the other"
+        )
+
+
+def _is_one_missing(user: Json, *fields: str) -> bool:
+    found = {field in user or f"{field}-data" in user for field in fields}
+    return len(found) > 1
 
 
 def _problem(error: Exception) -> str:
@@ -264,36 +418,12 @@ def _problem(error: Exception) -> str:
         case KeyError():
             return f"missing key {error}"
         case TypeError() | AttributeError():
-            return (
-                "invalid kubeconfig: expected a map with the lists clusters, contexts and users, "
-                "each of maps"
-            )
+            return "invalid kubeconfig: a field of the cluster or of the user has the wrong type"
         case MarkedYAMLError(problem_mark=mark) if mark is not None:
             return f"invalid YAML: line {mark.line + 1}: {error.problem}"
-        case ConfigException() | YAMLError():
+        case ConfigException() | ConfigError() | KubeconfigError() | YAMLError():
             return str(error)
     return f"{type(error).__name__}: {error}"
-
-
-async def _check(configuration: Any, loader: Any) -> None:
-    if not configuration.host:
-        raise ConfigException("the cluster of the current context has no server")
-    if not _is_url(configuration.host):
-        raise ConfigException(
-            f"invalid server {configuration.host}: write a URL such as https://127.0.0.1:6443"
-        )
-    user = loader._user or {}  # noqa: SLF001 the loader shows it nowhere else
-    if "exec" in user and not _header(configuration) and not configuration.cert_file:
-        # The loader only logs why the plugin failed; running it again raises the reason.
-        command = user["exec"]["command"]
-        try:
-            await _exec_provider.ExecProvider(user["exec"]).run()
-        except OSError as error:
-            raise ConfigException(
-                f"cannot start the credential plugin {command} ({error.strerror or error}): "
-                "install it, or add its directory to PATH"
-            ) from error
-        raise ConfigException(f"{command} returned neither token nor certificate")
 
 
 def _is_url(server: str) -> bool:
@@ -304,35 +434,23 @@ def _is_url(server: str) -> bool:
     return url.scheme in {"https", "http"} and bool(url.host)
 
 
-@contextmanager
-def _without_log() -> Iterator[None]:
-    """Drop the lines of the loader: `_check` raises what it would only log."""
-    log = logging.getLogger(kube_config.__name__)
-    log.disabled = True
-    try:
-        yield
-    finally:
-        log.disabled = False
-
-
 def _header(configuration: Any) -> str | None:
     key: str | None = configuration.api_key.get("BearerToken")
     return key.strip() if key else None
 
 
-def _ssl_context(configuration: Any) -> ssl.SSLContext:
+def _ssl_context(configuration: Any) -> tuple[ssl.SSLContext, bytes]:
+    """Return the context for TLS, and the certificates in it."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     # Go, and so kubectl, accepts cluster CAs that fail X509_STRICT.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    _load_client_certificate(context, configuration)
-    return context
-
-
-def _load_client_certificate(context: ssl.SSLContext, configuration: Any) -> None:
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    files = filter(None, (configuration.ssl_ca_cert, configuration.cert_file))
+    certificates = b"".join(Path(file).read_bytes() for file in files)
     # The package writes inline keys to temporary files; remove them at once.
     _kube_config._cleanup_temp_files()  # noqa: SLF001
+    return context, certificates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import weakref
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from yarl import URL
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import WritePermit
 from operator_runner.kube import credentials
-from operator_runner.kube.credentials import Credentials
+from operator_runner.kube.credentials import Credentials, is_impersonation
 from operator_runner.net.sockets import wait_closed
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
@@ -43,6 +44,12 @@ class Connection:
         """Open nothing yet; needs a running event loop."""
         self.server = found.server
         self.namespace = found.namespace
+        self.impersonated = tuple(
+            value
+            for name in ("Impersonate-User", "Impersonate-Group")
+            for value in found.impersonation.getall(name, ())
+        )
+        """The user that the kubeconfig impersonates (`as`) and its groups; empty without one."""
         self._credentials = found
         self._origin = URL(found.server).origin()
         self._parts = urlsplit(found.server)
@@ -51,9 +58,8 @@ class Connection:
         self._live: dict[str, object] = {}
         self._counters: list[ResponseCallback] = []
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._connector = aiohttp.TCPConnector(
-            limit=0, ssl=found.ssl_context, socket_factory=self._open_socket
-        )
+        self._request_class = _request_class(found)
+        self._connector = aiohttp.TCPConnector(limit=0, socket_factory=self._open_socket)
         self.http = self.session()
 
     def session(
@@ -62,11 +68,15 @@ class Connection:
         *middlewares: aiohttp.ClientMiddlewareType,
     ) -> aiohttp.ClientSession:
         """Return a further session on the same connections; closing it leaves them open."""
+        headers = {hdrs.USER_AGENT: self._user_agent}
+        if not self._credentials.compression:
+            headers[hdrs.ACCEPT_ENCODING] = "identity"
         return aiohttp.ClientSession(
             base_url=self.server + "/",
             connector=self._connector,
             connector_owner=False,
-            headers={hdrs.USER_AGENT: self._user_agent},
+            request_class=self._request_class,
+            headers=headers,
             timeout=_TIMEOUT,
             middlewares=(*middlewares, self._authenticate),
             trace_configs=[self._trace()],
@@ -164,6 +174,10 @@ class Connection:
     async def _set_header(self, request: aiohttp.ClientRequest) -> None:
         if header := await self._credentials.header():
             request.headers[hdrs.AUTHORIZATION] = header
+        if self.impersonated:
+            for name in [each for each in request.headers if is_impersonation(each)]:
+                request.headers.popall(name, None)
+            request.headers.extend(self._credentials.impersonation)
 
     def _trace(self) -> aiohttp.TraceConfig:
         async def ended(
@@ -201,6 +215,21 @@ async def connect(kubeconfig: Path | None, *, user_agent: str, context: str = ""
     Send nothing yet. Raises ConfigError with the file and a hint.
     """
     return Connection(await credentials.load(kubeconfig, context), user_agent)
+
+
+def _request_class(found: Credentials) -> type[aiohttp.ClientRequest]:
+    class Request(aiohttp.ClientRequest):
+        """Uses the current TLS context: connections with renewed certificates are others."""
+
+        @property
+        def ssl(self) -> ssl.SSLContext:
+            return found.ssl_context
+
+        @property
+        def connection_key(self) -> Any:
+            return super().connection_key._replace(ssl=found.ssl_context)
+
+    return Request
 
 
 def fenced_by(error: BaseException) -> Fenced | None:

@@ -20,6 +20,7 @@ from operator_runner.core.fencing import UNFENCED, Fence, WritePermit
 from operator_runner.core.json_bounds import Pruner
 from operator_runner.core.model import RunApiRequest
 from operator_runner.kube.api import Api, is_watch
+from operator_runner.kube.credentials import is_impersonation
 from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
@@ -115,6 +116,7 @@ class Forwarder:
         Requests without a grant have no owner: the proxy adds no owner to their objects.
         """
         _check_target(request.raw_path)
+        self._check_impersonation(request)
         await _send_continue(request)
         info = RequestInfo.parse(request.raw_path.partition("?")[0])
         _log_read(request, info)
@@ -165,6 +167,16 @@ class Forwarder:
                     return await tunnel.join(request, upstream, fence)
                 return await self._respond(request, upstream, tracked)
         raise AssertionError("the last attempt returns")
+
+    def _check_impersonation(self, request: web.BaseRequest) -> None:
+        """Raise StatusError if run and operator impersonate: a request has one such user."""
+        impersonated = self._connection.impersonated
+        if impersonated and any(map(is_impersonation, request.headers)):
+            raise StatusError(
+                403,
+                f"the run impersonates a user, and the operator's kubeconfig impersonates"
+                f" {impersonated[0]} (`as`): remove one of them, such as `impersonate_user` of the task",
+            )
 
     def _report_request(
         self, request: web.BaseRequest, grant: Grant | None, status: int, began: float

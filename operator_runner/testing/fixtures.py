@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_runner.core.kubeconfig import kubeconfig_files
 from operator_runner.testing.process import OperatorProcess, OperatorProcessError
 from operator_runner.testing.reconciling import Reconcile
 
@@ -24,9 +25,8 @@ def control_plane() -> Iterator[Path]:
     That one has a real API server and controllers, but no nodes: Pods do not run. It is removed at
     the end.
     """
-    configured = os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0]
-    if configured:
-        yield Path(configured).absolute()
+    if files := kubeconfig_files(os.environ.get("KUBECONFIG", "")):
+        yield Path(os.pathsep.join(map(str, files)))
         return
     # Imported here because tests with a cluster of their own do not need it.
     from operator_runner.devcluster import Cluster  # noqa: PLC0415

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
@@ -185,3 +186,27 @@ async def test_the_proxy_listens_on_localhost_or_on_no_host(
             run.kubeconfig.write_text(text)
             assert await run.kubectl("get", "--raw=/version")
         await proxy.stop()
+
+
+async def test_runs_act_as_the_user_that_the_kubeconfig_impersonates(
+    control_plane: Path, control_plane_cluster: Cluster, owner: Json, tmp_path: Path
+) -> None:
+    """Requests of runs have its permissions, and a run cannot leave them by impersonating."""
+    config = yaml.safe_load(control_plane.read_text())  # noqa: ASYNC240 (a test may wait)
+    config["users"][0]["user"]["as"] = "system:serviceaccount:default:lowly"
+    file = tmp_path / "as.kubeconfig"
+    file.write_text(json.dumps(config))
+    connection = await connect(file, user_agent="tests")
+    async with proxied(connection, Recorder()) as proxy:
+        with proxy.grant(owner, WATCH, "run-1") as text:
+            (tmp_path / "kubeconfig").write_text(text)
+            run = Run(tmp_path / "kubeconfig", control_plane_cluster.bin)
+            who = await run.kubectl("auth", "whoami", "-o=jsonpath={.status.userInfo.username}")
+            assert who == "system:serviceaccount:default:lowly"
+            for flags in ((), ("--as=admin", "--as-group=system:masters")):
+                status, _, err = await run.done(
+                    *run.command("get", "secrets", "--namespace=kube-system", *flags)
+                )
+                assert status == 1
+                assert ("remove one of them" if flags else "lowly") in err
+    await connection.close()

@@ -49,7 +49,15 @@ def test_the_command_uses_the_files_of_the_run() -> None:
 def test_the_command_has_the_cluster_and_the_types_of_templates() -> None:
     """A flag is not in the environment of a shell; text types need the patched ansible-playbook."""
     quiet = spec(verbosity=0, roles_path=None, playbook="/project/a.yml")
-    command = command_line(quiet, "", Path("/my/config"), native_types=False, context="a b")
+    command = command_line(
+        quiet,
+        "",
+        Path("/my/config"),
+        native_types=False,
+        context="a b",
+        impersonated=("ann", "g", "h"),
+    )
+    assert "K8S_AUTH_IMPERSONATE_USER=ann K8S_AUTH_IMPERSONATE_GROUPS=g,h " in command
     assert "K8S_AUTH_CONTEXT='a b' HELM_KUBECONTEXT='a b' " in command
     assert "KUBECONFIG=/my/config " in command
     assert " -m operator_runner.ansible.cold.playbook -i " in command

@@ -165,14 +165,28 @@ def _without(*keys: str) -> dict[str, Any]:
     return config
 
 
+def _with_user(**user: Any) -> dict[str, Any]:
+    return {**_config("https://a"), "users": [{"name": "u", "user": user}]}
+
+
+def _with_plugin(script: str = "", **fields: Any) -> dict[str, Any]:
+    plugin = {"apiVersion": _VERSION, "command": "sh", "args": ["-c", script], **fields}
+    return _with_user(exec=plugin)
+
+
+_VERSION = "client.authentication.k8s.io/v1"
+_ANSWER = json.dumps({"apiVersion": _VERSION, "kind": "ExecCredential", "status": {}})
+_KEY = json.dumps({"clientKeyData": "k"})
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        pytest.param("", "expected a map with the lists clusters, contexts", id="empty"),
+        pytest.param("", "no current-context; its contexts are none", id="empty"),
         pytest.param("- a\n", "expected a map with the lists clusters, contexts", id="a list"),
         pytest.param("text\n", "expected a map with the lists clusters, contexts", id="a text"),
         pytest.param({**_config("https://a"), "users": 3}, "each of maps", id="users is a number"),
-        pytest.param("{", "invalid YAML: line 1: expected the node content", id="no YAML"),
+        pytest.param("{", "invalid YAML: line .: did not find", id="no YAML"),
         pytest.param(_without("current-context"), "current-context", id="no context chosen"),
         pytest.param(_without("contexts"), "contexts", id="no contexts"),
         pytest.param(_without("clusters"), "clusters", id="no clusters"),
@@ -182,7 +196,29 @@ def _without(*keys: str) -> dict[str, Any]:
             for server in ("127.0.0.1:6443", "ftp://a", "https://", "https://a:port")
         ),
         pytest.param(
-            {**_config("https://a"), "current-context": "y"}, "name y", id="unknown context"
+            {**_config("https://a"), "current-context": "y"},
+            "unknown context y",
+            id="unknown context",
+        ),
+        pytest.param(_without("users"), "context x: unknown user u", id="unknown user"),
+        pytest.param(_with_user(**{"as-groups": ["g"]}), "without `as`: add the", id="groups"),
+        pytest.param(_with_user(**{"as": "a", "as-groups": 3}), "has the wrong type", id="type"),
+        pytest.param(
+            _with_user(**{"auth-provider": {"name": "gcp"}}),
+            "auth-provider gcp: use `exec` with the command gke-gcloud-auth-plugin",
+            id="provider",
+        ),
+        pytest.param(_with_user(**{"client-key": "k"}), "only one of client", id="key"),
+        pytest.param(_with_plugin(apiVersion="v1"), "invalid apiVersion of exec sh", id="version"),
+        pytest.param(_with_plugin(interactiveMode="Always"), "asks on a terminal", id="terminal"),
+        pytest.param(_with_plugin(interactiveMode="If"), "expected one of IfAva", id="mode"),
+        pytest.param(_with_plugin("echo x"), "expected an ExecCredential", id="output"),
+        pytest.param(_with_plugin("echo {}"), "expected an ExecCredential", id="empty output"),
+        pytest.param(
+            _with_plugin(f"echo '{_ANSWER}'"), "neither token nor certificate", id="no credentials"
+        ),
+        pytest.param(
+            _with_plugin(f"echo '{_ANSWER.replace('{}', _KEY)}'"), "only one of", id="only a key"
         ),
     ],
 )
@@ -200,15 +236,39 @@ async def test_the_error_of_an_unusable_file_has_the_reason(
     assert "NoneType" not in str(caught.value)
 
 
-async def test_a_missing_credential_plugin_is_named_once(
-    nowhere: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The error has the program and the solution, and the loader logs nothing of its own."""
-    config = _config("https://a")
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "absent-login"}
-    config["users"][0]["user"] = {"exec": plugin}
+@pytest.mark.parametrize("hint", ["", "brew install it\x1b[1m"])
+async def test_a_missing_credential_plugin_is_named(nowhere: Path, hint: str) -> None:
+    """The error has the program and the solution, that of the kubeconfig if it has one."""
+    config = _with_plugin(command="absent-login", installHint=hint)
+    cure = r"brew install it\?\[1m" if hint else "install it, or add its directory to PATH"
 
     message = r"cannot start the credential plugin absent-login \(No such file or directory\)"
-    with pytest.raises(ConfigError, match=f"{message}: install it, or add its directory to PATH"):
+    with pytest.raises(ConfigError, match=f"{message}: {cure}"):
         await load(_write(nowhere / "plugin", config))
-    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        ({"token": "t", "exec": {"command": "false"}}, "Bearer t"),
+        ({"token": "t", "tokenFile": "file"}, "Bearer of the file"),
+        ({"token": "t", "tokenFile": "absent"}, "Bearer t"),
+        ({"token": "", "tokenFile": "file"}, "Bearer of the file"),
+        ({"password": "p"}, "Basic OnA="),
+    ],
+)
+async def test_the_credential_that_kubectl_uses_is_used(
+    nowhere: Path, user: dict[str, Any], header: str
+) -> None:
+    """A user with several credentials has the same order as in kubectl."""
+    (nowhere / "file").write_text("of the file\n")
+    found = await load(_write(nowhere / "config", _with_user(**user)))
+    assert await found.header() == header
+
+
+async def test_proxies_that_cannot_be_used_are_an_error(nowhere: Path) -> None:
+    """A SOCKS proxy is refused at once instead of at each request."""
+    config = _config("https://a")
+    config["clusters"][0]["cluster"]["proxy-url"] = "socks5://me:secret@there:1"
+    with pytest.raises(ConfigError, match="unsupported proxy socks5://there:1 to the API server"):
+        await load(_write(nowhere / "config", config))
