@@ -230,7 +230,9 @@ class Operator:
             self._api, connection.namespace, settings.operator_condition, self._leadership.term
         )
         self._loop_throttle = LoopThrottle(
-            self._dependents.writes.is_recent_echo, self._dependents.writes.has_written
+            self._dependents.writes.is_recent_echo,
+            self._dependents.writes.has_written,
+            settings.concurrency.total * settings.concurrency.annotated_share,
         )
         self._role_metrics: dict[str, str] = {}
         self._backoff_handover = BackoffHandover(self._queue, self._loop_throttle)

@@ -36,7 +36,7 @@ class BackoffHandover:
         if state is not None:
             self._queue.restore_failures(ref, state.failures)
             now = asyncio.get_running_loop().time()
-            self._throttle.restore(ref, state.streak, state.periods, now)
+            self._throttle.restore(ref, state.streak, now)
 
     def released(
         self, slots: Collection[int], resources: Iterable[tuple[ObjectRef, str]]
@@ -44,8 +44,7 @@ class BackoffHandover:
         """Return the states of resources of slots that are released, by uid."""
         states = {}
         for ref, uid in resources:
-            streak, periods = self._throttle.counts(ref)
-            current = BackoffState(self._queue.num_requeues(ref), streak, periods)
+            current = BackoffState(self._queue.num_requeues(ref), self._throttle.count(ref))
             state = self._to_restore.get(uid, current)
             if state != BackoffState():
                 states[uid] = state

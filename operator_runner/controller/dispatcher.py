@@ -170,16 +170,18 @@ class Dispatcher:
         self._metrics.reconcile_started(gvk)
         began = asyncio.get_running_loop().time()
         status: Result = "error"
-        period: float | None = None
+        annotated = False
         try:
             result = await self._reconcile(key, item)
-            period = _own_period(result)
+            annotated = isinstance(result, Succeeded) and result.by_resource
             status = self._settle(key, result)
         finally:
             seconds = asyncio.get_running_loop().time() - began
             self._metrics.reconcile_finished(gvk, status, seconds, trace.exemplar)
             self._metrics.queue_worked(gvk, seconds)
-            self._loop_throttle.run_ended(key, asyncio.get_running_loop().time(), period=period)
+            self._loop_throttle.run_ended(
+                key, began + seconds, seconds=seconds, annotated=annotated
+            )
         outcome = _OUTCOMES.get(type(result))
         if outcome is not None:
             times = RunTimes(item.waited, seconds, trace.exemplar)
@@ -271,13 +273,6 @@ def _traced(result: ReconcileResult) -> tuple[str, str | None]:
 
 def _resets_backoff(cause: Cause) -> bool:
     return cause.trigger is Trigger.ANNOTATION and cause.detail == RETRY_REQUESTED
-
-
-def _own_period(result: ReconcileResult) -> float | None:
-    """Return the delay in seconds that the resource itself sets for its next run, or None."""
-    if isinstance(result, Succeeded) and result.by_resource and result.after is not None:
-        return result.after.total_seconds()
-    return None
 
 
 def _spread(seconds: float, trigger: Trigger) -> float:

@@ -5,8 +5,7 @@ change, or the run triggers itself. A single echo is ordinary; a streak of them 
 of objects that the run did not write never count, nor do echoes for which a run writes nothing,
 such as those of a rollout. See docs/adr/0010-causes.md.
 
-A resource whose annotation sets a period of a few seconds is throttled too, because anyone with
-write access to it could keep the operator busy.
+Periodic runs that annotations request are throttled by `period_share`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from operator_runner.controller.period_share import PeriodShare
 from operator_runner.core.model import Cause, ObjectRef, Trigger
 
 QUICK_SECONDS = 10.0
@@ -47,9 +47,6 @@ class _Streak:
 
     ended: float
     length: int = 0
-    is_quick_period: bool = False
-    periods: int = 0
-    """Consecutive runs at a quick period that the resource's annotation sets."""
     counted: bool = False
     """Whether the causes of the next run have been judged."""
     lengthened: bool = False
@@ -65,23 +62,27 @@ class LoopThrottle:
         self,
         is_echo: Callable[[ObjectRef, Cause], bool],
         has_written: Callable[[ObjectRef], bool],
+        periodic_runs: float = 1.0,
     ) -> None:
         """`is_echo` returns whether a cause is about what the runs of the resource wrote last.
 
-        `has_written` returns whether the last run has written anything.
+        `has_written` returns whether the last run has written anything. `periodic_runs` is the
+        number of concurrent runs that the annotations of a namespace may take.
         """
+        self._share = PeriodShare(periodic_runs)
         self._is_echo = is_echo
         self._has_written = has_written
         self._streaks: dict[ObjectRef, _Streak] = {}
 
-    def run_ended(self, key: ObjectRef, now: float, *, period: float | None = None) -> None:
-        """Record the end of a run, at `now` seconds of any monotonic clock.
+    def run_ended(
+        self, key: ObjectRef, now: float, *, seconds: float = 0.0, annotated: bool = False
+    ) -> None:
+        """Record the end of a run of some seconds, at `now` seconds of any monotonic clock.
 
-        `period` is the delay in seconds until the next run, if the resource itself sets one.
+        `annotated` is whether an annotation of the resource sets the time of the next run.
         """
+        self._share.run_ended(key, seconds, now, annotated=annotated)
         streak = self._streaks.setdefault(key, _Streak(now))
-        streak.is_quick_period = period is not None and period < QUICK_SECONDS
-        streak.periods = streak.periods if streak.is_quick_period else 0
         if streak.lengthened and not self._has_written(key):
             streak.length -= 1
         streak.counted = streak.lengthened = streak.reported = False
@@ -90,20 +91,17 @@ class LoopThrottle:
     def forget(self, key: ObjectRef) -> None:
         """Drop the state of a deleted resource."""
         self._streaks.pop(key, None)
+        self._share.forget(key)
 
-    def counts(self, key: ObjectRef) -> tuple[int, int]:
-        """Return how many echoes and quick periods a throttled resource has had; 0 for others."""
+    def count(self, key: ObjectRef) -> int:
+        """Return how many echoes a throttled resource has had; 0 for others."""
         streak = self._streaks.get(key)
-        found = (0, 0) if streak is None else (streak.length, streak.periods)
-        echoes, periods = (count if count > _MAX_STREAK else 0 for count in found)
-        return echoes, periods
+        return streak.length if streak is not None and streak.length > _MAX_STREAK else 0
 
-    def restore(self, key: ObjectRef, echoes: int, periods: int, now: float) -> None:
-        """Continue to throttle a resource with the counts of another replica."""
-        if (echoes or periods) and key not in self._streaks:
-            self._streaks[key] = _Streak(
-                now, echoes, is_quick_period=bool(periods), periods=periods
-            )
+    def restore(self, key: ObjectRef, echoes: int, now: float) -> None:
+        """Continue to throttle a resource with the count of another replica."""
+        if echoes and key not in self._streaks:
+            self._streaks[key] = _Streak(now, echoes)
 
     def check(
         self, key: ObjectRef, causes: Iterable[Cause], arrived: float, now: float
@@ -112,12 +110,13 @@ class LoopThrottle:
 
         `arrived` is the time of the first of them.
         """
+        causes = tuple(causes)
+        if (seconds := self._share.delay(key, causes, now)) > 0:
+            return Throttle(seconds, (), 0, self._share.is_first(key))
         streak = self._streaks.get(key)
         events = [cause for cause in causes if cause.trigger not in _TIMERS]
-        if streak is None:
+        if streak is None or not events:
             return None
-        if not events:
-            return _check_period(streak, causes, now)
         if any(cause.trigger in _REQUESTED for cause in causes):
             return None
         echoes = tuple(cause for cause in events if self._is_echo(key, cause))
@@ -140,19 +139,6 @@ class LoopThrottle:
             return None
         first, streak.reported = not streak.reported, True
         return Throttle(streak.until - now, echoes, streak.length, first)
-
-
-def _check_period(streak: _Streak, causes: Iterable[Cause], now: float) -> Throttle | None:
-    if not streak.is_quick_period or any(cause.trigger is not Trigger.PERIOD for cause in causes):
-        return None
-    if not streak.counted:
-        streak.periods, streak.counted = streak.periods + 1, True
-    due = streak.ended + QUICK_SECONDS
-    if streak.periods <= _MAX_STREAK or now >= due:
-        return None
-    # This lasts until the annotation changes, so it is reported once.
-    first, streak.reported = streak.periods == _MAX_STREAK + 1 and not streak.reported, True
-    return Throttle(due - now, (), streak.periods, first)
 
 
 def _is_edit(cause: Cause) -> bool:

@@ -24,8 +24,6 @@ class BackoffState:
     """Consecutive failures."""
     streak: int = 0
     """Consecutive echoes of a resource that is throttled."""
-    periods: int = 0
-    """Consecutive runs at a quick period of a resource that is throttled."""
 
 
 def bounded(states: Mapping[str, BackoffState]) -> dict[str, BackoffState]:

@@ -87,6 +87,8 @@ class Concurrency:
     """Values of MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>."""
     extra: int = 0
     """Runs beyond the total for kinds without a run: slow runs of one kind do not block others."""
+    annotated_share: float = 0.5
+    """Part of the total that periods of annotations in one namespace may take."""
     run_memory: int = 0
     """Bytes that must be free for a run to start beside others; 0: memory is not checked."""
 

@@ -174,8 +174,9 @@ class Forwarder:
         if impersonated and any(map(is_impersonation, request.headers)):
             raise StatusError(
                 403,
-                f"the run impersonates a user, and the operator's kubeconfig impersonates"
-                f" {impersonated[0]} (`as`): remove one of them, such as `impersonate_user` of the task",
+                "the run impersonates a user, and the operator's kubeconfig impersonates"
+                f" {impersonated[0]} (`as`): remove one of them, such as `impersonate_user` of the"
+                " task",
             )
 
     def _report_request(

@@ -185,10 +185,11 @@ class Reconciler:
         return result
 
     def _next_period(self, period: timedelta | None) -> tuple[timedelta | None, bool]:
-        """Return the time until the next run, and whether `period` of the resource sets it."""
+        """Return the time until the next run, and whether `period` of the resource shortens it."""
         if period is None:
             return self._period or None, False
-        return clamp_period(period) or None, True
+        own = clamp_period(period)
+        return own or None, bool(own) and (not self._period or own < self._period)
 
     def _drift_policy(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Drift | None:
         """Return the policy if a run would only correct drift, and is not to; else None."""

@@ -483,8 +483,8 @@ def loop_text(echoes: Sequence[Cause]) -> str:
     """Return the note of the Event ReconcileLoop: objects and fields, cause and hint."""
     if not echoes:
         return (
-            "Throttled: the period of the annotation reconcile-period is too short; "
-            "set at least 10s"
+            "Throttled: annotations reconcile-period of this namespace take the whole share of "
+            "periodic runs; set longer periods, or --annotated-period-share of the operator"
         )
     changes = "; ".join(dict.fromkeys(cause.detail for cause in echoes))
     if all(is_change(cause.detail) for cause in echoes):

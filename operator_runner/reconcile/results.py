@@ -33,7 +33,7 @@ class Succeeded:
     after: timedelta | None
     trigger: Trigger
     by_resource: bool = field(default=False, compare=False)
-    """Whether the period is from an annotation of the resource."""
+    """Whether an annotation of the resource shortens the period."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,13 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     ),
     _option(
         _RUNS,
+        "--annotated-period-share",
+        "Share of --max-runs for periodic runs that annotations of one namespace request.",
+        default=0.5,
+        type=click.FloatRange(min=0.01, max=1),
+    ),
+    _option(
+        _RUNS,
         "--executor",
         "warm: fork runs from a process with Ansible loaded; cold: start ansible-runner.",
         default="warm",

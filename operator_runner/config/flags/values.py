@@ -263,6 +263,7 @@ def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Co
         kinds=own,
         # A number that the user has set is not exceeded.
         extra=0 if most else fits.extra,
+        annotated_share=options["annotated_period_share"],
         run_memory=fits.run_memory,
     )
 

@@ -78,19 +78,3 @@ async def test_a_resource_that_moves_again_before_its_run_keeps_its_state() -> N
 async def test_a_resource_without_delays_has_no_state() -> None:
     """Most resources of a slot."""
     assert Replica().release() == {}
-
-
-async def test_a_quick_period_stays_throttled() -> None:
-    """The first run of the new owner is not delayed, the next one is."""
-    old, new = Replica(), Replica()
-    for now in range(10):
-        old.throttle.run_ended(REF, float(now), period=1.0)
-        old.throttle.check(REF, [PERIOD], now + 1, now + 1)
-    new.handover.gained(old.release())
-
-    await new.begin()
-    assert new.throttle.check(REF, [START], 100, 100) is None
-    new.throttle.run_ended(REF, 100.0, period=1.0)
-    throttle = new.throttle.check(REF, [PERIOD], 101, 101)
-    assert throttle is not None
-    assert (throttle.seconds, throttle.first) == (9, False)

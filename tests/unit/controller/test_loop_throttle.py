@@ -25,7 +25,7 @@ class Resource:
         self.throttle = LoopThrottle(self.own.is_recent_echo, self.own.has_written)
 
     def run(
-        self, generation: int | None = None, period: float | None = None, *, changes: bool = True
+        self, generation: int | None = None, *, changes: bool = True, annotated: bool = False
     ) -> None:
         """Run now, independent of the throttle."""
         self.own.begin(KEY)
@@ -34,7 +34,7 @@ class Resource:
         if generation is not None:
             self.own.record_edit(KEY, {"generation": generation})
         self.now += 1
-        self.throttle.run_ended(KEY, self.now, period=period)
+        self.throttle.run_ended(KEY, self.now, seconds=1.0, annotated=annotated)
 
     def wake(self, *causes: Cause, after: float = 0.2) -> Throttle | None:
         """Return the decision for causes some seconds after the run."""
@@ -202,33 +202,49 @@ def test_deleted_resources_are_discarded() -> None:
     assert fighter.wake(ECHO) is None
 
 
-def test_a_run_requested_each_second_is_throttled() -> None:
-    """By its annotation: five runs at its period, then at most one each ten seconds."""
-    hasty = Resource()
-    held = []
-    for _ in range(9):
-        hasty.run(period=1.0)
-        hold = hasty.wake(PERIOD, after=1.0)
-        held.append(round(hold.seconds) if hold is not None else 0)
-        hasty.now += hold.seconds if hold is not None else 0.0
-    assert held == [0, 0, 0, 0, 0, 9, 9, 9, 9]
-    hasty.run(period=1.0)
-    assert hasty.wake(EDIT) is None
-    hasty.run(period=60.0)
-    assert hasty.wake(PERIOD, after=1.0) is None
+def test_a_period_of_seconds_is_kept() -> None:
+    """A role of one second that polls every five seconds takes a sixth of a run."""
+    poller = Resource()
+    for _ in range(1000):
+        poller.run(annotated=True)
+        assert poller.wake(PERIOD, after=5) is None
 
 
-def test_throttling_is_reported_once() -> None:
-    """It stays like that until the annotation changes."""
-    hasty = Resource()
-    firsts = []
-    for _ in range(9):
-        hasty.run(period=2.0)
-        hold = hasty.wake(PERIOD, after=2.0)
-        firsts.append(hold is not None and hold.first)
-        assert not (again := hasty.wake(PERIOD, after=0.0)) or not again.first
-        hasty.now += 10
-    assert firsts == [False] * 5 + [True] + [False] * 3
+def test_annotations_of_a_namespace_share_its_runs() -> None:
+    """What exceeds the share of half a run waits, is reported once, and delays no others."""
+    keys = [ObjectRef(KEY.gvk, "greedy", str(number)) for number in range(10)]
+    throttle = LoopThrottle(lambda *_: False, lambda _: True, 0.5)
+    due = dict.fromkeys(keys, 0.0)
+    for key in keys:
+        throttle.run_ended(key, 0.0, seconds=1.0, annotated=True)
+    runs, reports, now = 0, 0, 0.0
+    while now < 1000:
+        key = min(due, key=lambda each: due[each])
+        now = max(now, due[key])
+        hold = throttle.check(key, [PERIOD], now, now)
+        if hold is None:
+            throttle.run_ended(key, now + 1, seconds=1.0, annotated=True)
+            runs, due[key] = runs + 1, now + 2  # a period of a second
+        else:
+            reports, due[key] = reports + hold.first, now + hold.seconds
+    throttle.run_ended(KEY, now, seconds=1.0, annotated=True)
+    assert throttle.check(KEY, [PERIOD], now + 1, now + 1) is None
+    assert 500 <= runs <= 540
+    assert reports == len(keys)
+
+
+def test_a_long_run_uses_the_share_that_it_has_taken() -> None:
+    """The first run of a resource has no known duration: it is charged at its end."""
+    throttle = LoopThrottle(lambda *_: False, lambda _: True, 0.5)
+    throttle.run_ended(KEY, 0.0, seconds=0.0, annotated=True)
+    assert throttle.check(KEY, [PERIOD], 1.0, 1.0) is None
+    throttle.run_ended(KEY, 601.0, seconds=600.0, annotated=True)
+    hold = throttle.check(KEY, [PERIOD], 602.0, 602.0)
+    assert hold is not None
+    assert round(hold.seconds) == 1201 - 602 - 60
+    assert throttle.check(KEY, [PERIOD, EDIT], 602.0, 602.0) is None
+    throttle.run_ended(KEY, 603.0, seconds=1.0)  # the annotation is removed
+    assert throttle.check(KEY, [PERIOD], 604.0, 604.0) is None
 
 
 def test_a_loop_that_moves_to_another_replica_is_throttled_there() -> None:
@@ -236,10 +252,9 @@ def test_a_loop_that_moves_to_another_replica_is_throttled_there() -> None:
     former, fighter = Resource(), Resource()
     former.run()
     former.fight(8)
-    echoes, periods = former.throttle.counts(KEY)
-    assert (echoes, periods) == (8, 0)
+    assert former.throttle.count(KEY) == 8
 
-    fighter.throttle.restore(KEY, echoes, periods, fighter.now)
+    fighter.throttle.restore(KEY, 8, fighter.now)
     assert fighter.wake(Cause(Trigger.START)) is None
     fighter.run()
     assert [round(seconds) for seconds in fighter.fight(2)] == [16, 32]
@@ -248,17 +263,17 @@ def test_a_loop_that_moves_to_another_replica_is_throttled_there() -> None:
 def test_only_throttled_resources_are_counted() -> None:
     """A few echoes are ordinary."""
     fighter = Resource()
-    assert fighter.throttle.counts(KEY) == (0, 0)
+    assert fighter.throttle.count(KEY) == 0
     fighter.run()
     fighter.fight(5)
-    assert fighter.throttle.counts(KEY) == (0, 0)
-    fighter.throttle.restore(KEY, 9, 0, 0.0)
-    assert fighter.throttle.counts(KEY) == (0, 0)
+    assert fighter.throttle.count(KEY) == 0
+    fighter.throttle.restore(KEY, 9, 0.0)
+    assert fighter.throttle.count(KEY) == 0
 
 
 def test_a_loop_of_many_days_is_still_throttled() -> None:
     """The delay has a maximum, whatever the number of echoes."""
     fighter = Resource()
-    fighter.throttle.restore(KEY, 100_000, 0, fighter.now)
+    fighter.throttle.restore(KEY, 100_000, fighter.now)
     fighter.run()
     assert [round(seconds) for seconds in fighter.fight(1)] == [300]

@@ -17,7 +17,7 @@ from operator_runner.core.backoff_annotation import (
 )
 
 COUNTS = st.integers(0, 1000)
-STATES = st.builds(BackoffState, COUNTS, COUNTS, COUNTS).filter(lambda s: s != BackoffState())
+STATES = st.builds(BackoffState, COUNTS, COUNTS).filter(lambda s: s != BackoffState())
 UID = "9fd5d1bd-0d0e-4a3e-a6f3-0a8d6f1f1c11"
 
 
@@ -36,7 +36,7 @@ def test_without_states_there_is_no_annotation() -> None:
 def test_only_counts_above_zero_are_written() -> None:
     """The annotation of a thousand resources stays far below the limit of 256 KiB."""
     assert encode_states({UID: BackoffState(3)}) == f'{{"{UID}":{{"failures":3}}}}'
-    most = {f"{number:036}": BackoffState(10**6, 10**6, 10**6) for number in range(MAX_STATES)}
+    most = {f"{number:036}": BackoffState(10**6, 10**6) for number in range(MAX_STATES)}
     assert len(encode_states(most)) < 128 * 1024
 
 
