@@ -19,14 +19,15 @@ _WANTS_TEXT = re.compile(
     r"|expected string, got (?:int|float|bool|&\{(?!map\[|\[)|&value\.valueUnstructured)"
 )
 FOR_NUMBERS = (
-    "A template returned a string where the API expects a number or a boolean: set "
-    "`nativeTypes: true` in watches.yaml (or `jinja2_native`, ANSIBLE_JINJA2_NATIVE), so that "
-    "templates return the types of their expressions and `{{ x | int }}` is a number."
+    "A template returned a string where the API expects a number or a boolean: write "
+    "`{{ x | int }}` or `{{ x | bool }}` with `nativeTypes: true` in watches.yaml (or "
+    "`jinja2_native`, ANSIBLE_JINJA2_NATIVE), so that templates return the types of their "
+    "expressions."
 )
+# A template that is only a variable keeps the type of a number or boolean, whatever the setting.
 FOR_TEXTS = (
     "A template returned a number or a boolean where the API expects a string: write "
-    "`{{ x | string }}`, or set `nativeTypes: false` in watches.yaml (or `jinja2_native`, "
-    "ANSIBLE_JINJA2_NATIVE), so that templates return strings."
+    "`{{ x | string }}`, for a boolean `{{ x | string | lower }}`."
 )
 
 

@@ -24,6 +24,7 @@ from operator_runner.tools.validate import (
     names,
     project,
 )
+from operator_runner.tools.validate.base_image import foreign_packages
 from operator_runner.tools.validate.expressions import Uses
 from operator_runner.tools.validate.findings import Finding, ordered
 from operator_runner.tools.validate.kinds import unserved, without_last_tick
@@ -62,7 +63,8 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
         fields = spec_fields(watch, objects)
         for path, is_role in _contents(watch):
             sources.add(path, fields, is_role=is_role)
-    return ordered([*_of_kinds(watches, file, objects), *_Checker(sources).findings()])
+    of_project = (*_of_kinds(watches, file, objects), *foreign_packages(folder))
+    return ordered([*of_project, *_Checker(sources).findings()])
 
 
 def _of_kinds(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Iterator[Finding]:
