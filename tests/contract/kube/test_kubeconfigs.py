@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from operator_runner.core.errors import ConfigError, Forbidden
 from operator_runner.core.model import Json
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import Connection, connect
+from tests.contract.kube.scripted import ScriptedServer
 from tests.contract.kube.waiting import until
 from tests.support.kubectl import Kubectl
 
@@ -180,3 +182,23 @@ async def test_certificates_of_a_plugin_are_renewed_on_new_connections(
 
     await until(is_renewed)
     await connection.close()
+
+
+async def test_responses_are_not_compressed_if_the_kubeconfig_says_so(
+    scripted: ScriptedServer, tmp_path: Path
+) -> None:
+    """`disable-compression` saves the time of the API server for long lists."""
+    seen: list[str] = []
+
+    async def note(request: web.Request) -> web.Response:
+        seen.append(request.headers["Accept-Encoding"])
+        return web.json_response({})
+
+    scripted.answer = note
+    for cluster in ({}, {"disable-compression": True}):
+        file = _write(tmp_path / "config", {"server": scripted.url, **cluster}, {})
+        connection = await connect(file, user_agent="tests")
+        await Api(connection).request("GET", "/api")
+        await connection.close()
+    assert "gzip" in seen[0]
+    assert seen[1] == "identity"

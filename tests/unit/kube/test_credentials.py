@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +274,29 @@ async def test_proxies_that_cannot_be_used_are_an_error(nowhere: Path) -> None:
     config["clusters"][0]["cluster"]["proxy-url"] = "socks5://me:secret@there:1"
     with pytest.raises(ConfigError, match="unsupported proxy socks5://there:1 to the API server"):
         await load(_write(nowhere / "config", config))
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_terminal", "interactive"),
+    [("IfAvailable", True, True), ("IfAvailable", False, False), ("Never", True, False)],
+)
+async def test_a_plugin_may_ask_on_a_terminal_if_its_mode_permits(
+    nowhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    is_terminal: bool,
+    interactive: bool,
+) -> None:
+    """The plugin gets its variables, and whether it may ask."""
+    answer = _ANSWER.replace('"status": {}', '"status": {"token": "%s"}')
+    script = f'printf \'{answer}\' "$GREETING"; printf %s "$KUBERNETES_EXEC_INFO" > {nowhere}/in'
+    env = [{"name": "GREETING", "value": "hello"}]
+    controller, terminal = os.openpty()
+    with open(terminal if is_terminal else os.devnull, "rb") as stdin, open(controller, "rb"):  # noqa: PTH123, ASYNC230
+        monkeypatch.setattr(sys, "stdin", stdin)
+        found = await load(
+            _write(nowhere / "config", _with_plugin(script, env=env, interactiveMode=mode))
+        )
+    assert await found.header() == "Bearer hello"
+    spec = json.loads((nowhere / "in").read_text())["spec"]
+    assert spec == {"interactive": interactive}
