@@ -16,7 +16,7 @@ from operator_runner.core.operator_state import DriftEntry, QueueEntry, Schedule
 
 @dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
-    """Implements `telemetry.runs.operator_view.OperatorView`."""
+    """Implements `telemetry.runs.api.OperatorView`."""
 
     watches: Sequence[Watch]
     namespaces: Sequence[str]

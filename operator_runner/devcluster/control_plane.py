@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+from operator_runner.core.kubeconfig import render_kubeconfig
 from operator_runner.devcluster import files, ports
 from operator_runner.devcluster.certificates import Authority, KeyPair, signing_key
-from operator_runner.devcluster.kubeconfig import kubeconfig
 from operator_runner.devcluster.locations import Home, name_on_node
 from operator_runner.devcluster.state import Part
+
+
+def kubeconfig(*, server: str, authority: Path, user: KeyPair, name: str) -> str:
+    """Return a kubeconfig whose one context `name` carries its certificates within itself.
+
+    `server` is the API server's URL, `authority` the PEM file of the authority that signed it.
+    """
+    return render_kubeconfig(
+        name,
+        cluster={"server": server, "certificate-authority-data": _encoded(authority)},
+        user={
+            "client-certificate-data": _encoded(user.certificate),
+            "client-key-data": _encoded(user.key),
+        },
+        namespace="default",
+    )
+
+
+def _encoded(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
 
 LOOPBACK = "127.0.0.1"
 

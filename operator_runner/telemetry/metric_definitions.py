@@ -8,11 +8,131 @@ its series is deleted with the object.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, Summary
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from operator_runner.core.settings import ServerStart
+from operator_runner.telemetry.output_thread import dropped_records
+
+
+class ShardMetrics:
+    """The slots of this replica; without shards there are no series."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Prepare; the families are made by `enable`."""
+        self._registry = registry
+
+    def enable(self) -> None:
+        """Make the families, with series of value 0."""
+        self._slots = Gauge(
+            "operator_runner_shard_slots",
+            "Slots of this replica: active ones, and ones that it drains before they move",
+            ("state",),
+            registry=self._registry,
+        )
+        self._epoch = Gauge(
+            "operator_runner_shard_epoch",
+            "Epoch of the assignment of slots that this replica follows",
+            registry=self._registry,
+        )
+        self._moved = Counter(
+            "operator_runner_shard_moves_total",
+            "Slots that this replica has gained and released",
+            ("direction",),
+            registry=self._registry,
+        )
+        self.count(0, 0, 0)
+        for direction in ("gained", "released"):
+            self._moved.labels(direction)
+
+    def count(self, active: int, draining: int, epoch: int) -> None:
+        """Set the numbers of slots, and the epoch."""
+        self._slots.labels("active").set(active)
+        self._slots.labels("draining").set(draining)
+        self._epoch.set(epoch)
+
+    def gained(self, slots: int) -> None:
+        """Count slots that this replica begins to work on."""
+        self._moved.labels("gained").inc(slots)
+
+    def released(self, slots: int) -> None:
+        """Count slots that another replica may work on."""
+        self._moved.labels("released").inc(slots)
+
+
+_REVIEW_RESULTS = ("success", "failure")
+
+
+class ConversionMetrics:
+    """The families of the webhook; their series exist from the start."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Make the families."""
+        self._reviews = Counter(
+            "operator_runner_conversion_reviews_total",
+            "Requests of the API server to the conversion webhook, by result",
+            ("result",),
+            registry=registry,
+        )
+        self._objects = Counter(
+            "operator_runner_converted_objects_total",
+            "Objects that the conversion webhook has given to the API server",
+            registry=registry,
+        )
+        for result in _REVIEW_RESULTS:
+            self._reviews.labels(result)
+
+    def count(self, result: str, objects: int) -> None:
+        """Count a request; `result` is success or failure, `objects` those that were given."""
+        self._reviews.labels(result).inc()
+        self._objects.inc(objects)
+
+
+_DROPPED = "operator_runner_log_records_dropped"
+_DROPPED_HELP = (
+    "Log lines and pieces of output that were not written, because they were not read in time"
+)
+
+
+class DroppedRecords(Collector):
+    """Reads the number at each scrape, as `ProcessCollector` does for the process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register it."""
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the family with its one sample."""
+        family = CounterMetricFamily(_DROPPED, _DROPPED_HELP)
+        family.add_metric([], dropped_records())
+        yield family
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class ApiRequests:
+    """The family `rest_client_requests_total`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Make the family; its series come with the first request of each kind."""
+        self._total = Counter(
+            "rest_client_requests_total",
+            "Number of HTTP requests, partitioned by status code, method, and host.",
+            ("code", "method", "host"),
+            registry=registry,
+        )
+
+    def count(self, status: int | None, method: str, host: str) -> None:
+        """Count a request; `status` is None if there was no response."""
+        code = "<error>" if status is None else str(status)
+        # Plays choose the method: a label must not take whatever they make up.
+        self._total.labels(code, method if method in _METHODS else "OTHER", host).inc()
+
 
 # ansible-operator has prometheus' default buckets, which end at 10 s; plays take longer.
 _DEFAULT = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)

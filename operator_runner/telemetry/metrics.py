@@ -11,19 +11,19 @@ from prometheus_client import CollectorRegistry, Gauge, GCCollector, Metric, Pro
 from prometheus_client.exposition import choose_encoder
 
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
-from operator_runner.telemetry.api_requests import ApiRequests
-from operator_runner.telemetry.conversion_metrics import ConversionMetrics
-from operator_runner.telemetry.dropped_records import DroppedRecords
 from operator_runner.telemetry.metric_definitions import (
     AnsibleFamilies,
+    ApiRequests,
     ControllerFamilies,
+    ConversionMetrics,
+    DroppedRecords,
     EventFamilies,
     MachineFamilies,
     QueueFamilies,
     ResourceFamilies,
     RunFamilies,
+    ShardMetrics,
 )
-from operator_runner.telemetry.shard_metrics import ShardMetrics
 from operator_runner.telemetry.usermetrics import UserMetrics
 
 Result: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]

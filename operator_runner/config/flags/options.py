@@ -9,10 +9,55 @@ from typing import Any, TypeVar
 import click
 
 from operator_runner.config.flags.capacity import cores
-from operator_runner.config.flags.jobs import JOB_FLAGS
-from operator_runner.config.flags.types import bind_address, go_bool, go_duration, shards
-from operator_runner.config.flags.webhook import WEBHOOK_FLAGS
-from operator_runner.core.settings import DEFAULT_WORK_DIR
+from operator_runner.config.flags.types import bind_address, go_bool, go_duration, service, shards
+from operator_runner.core.settings import DEFAULT_WORK_DIR, WebhookSettings
+
+WEBHOOK_FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        "--webhook-port",
+        "Port of the conversion webhook, if watches.yaml has conversions; 0: any free port.",
+        {"default": 9443, "type": click.IntRange(0, 65535), "metavar": "PORT"},
+    ),
+    (
+        "--webhook-cert-dir",
+        "Directory of tls.crt and tls.key of the webhook; else the operator creates its own.",
+        {
+            "default": None,
+            "type": click.Path(path_type=Path, file_okay=False),
+            "show_default": str(WebhookSettings().cert_dir),
+        },
+    ),
+    (
+        "--webhook-service",
+        "Service of the webhook; the operator writes it and the CA into the CRD.",
+        {"default": None, "type": service, "metavar": "[NAMESPACE/]NAME[:PORT]"},
+    ),
+    (
+        "--webhook-host",
+        "Address of an operator outside the cluster, as seen by the API server.",
+        {"default": ""},
+    ),
+)
+
+
+JOB_FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        "--jobs-port",
+        "Port for runs that are Kubernetes Jobs, if watches.yaml has any; 0: any free port.",
+        {"default": 8444, "type": click.IntRange(0, 65535), "metavar": "PORT"},
+    ),
+    (
+        "--jobs-service",
+        "Service through which the Pods of Jobs connect to that port.",
+        {"default": None, "type": service, "metavar": "[NAMESPACE/]NAME[:PORT]"},
+    ),
+    (
+        "--jobs-host",
+        "Address of an operator outside the cluster, as seen by the Pods of Jobs.",
+        {"default": ""},
+    ),
+)
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

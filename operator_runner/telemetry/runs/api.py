@@ -6,17 +6,40 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from aiohttp import web
 
-from operator_runner.core.model import Json
-from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
+from operator_runner.core.model import Json, ObjectRef
+from operator_runner.core.operator_state import DriftEntry, QueueEntry, ScheduleEntry
 from operator_runner.net.connections import abort
 from operator_runner.telemetry.printable import printable, without_colours
 from operator_runner.telemetry.runs.access import ROOT
-from operator_runner.telemetry.runs.operator_view import OperatorView
 from operator_runner.telemetry.runs.record import matches, object_json, timestamp
 from operator_runner.telemetry.runs.store import RunStore
+
+
+class OperatorView(Protocol):
+    """The state that the API reads of a running operator; no method blocks or changes anything."""
+
+    def identity(self) -> Json:
+        """Return name, version, kinds and leadership of this replica."""
+
+    def queue(self) -> Sequence[QueueEntry]:
+        """Return the resources that run, wait or are due later."""
+
+    def schedules(self) -> Sequence[ScheduleEntry]:
+        """Return the resources with a schedule."""
+
+    def drifts(self) -> Sequence[DriftEntry]:
+        """Return the resources with drift, or for which that is unknown."""
+
+    def dependents(self) -> Sequence[tuple[ObjectRef, Sequence[ObjectRef]]]:
+        """Return each resource with the objects that its runs have created or read."""
+
+    async def output(self, ref: ObjectRef, run_id: str) -> str:
+        """Return the output of a finished run from its artifacts, empty if they are not kept."""
+
 
 _DEFAULT_LIMIT, _MAX_LIMIT = 50, 500
 _FOLLOW_SECONDS = 5.0

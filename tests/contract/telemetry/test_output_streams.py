@@ -11,8 +11,7 @@ from aiohttp import web
 from operator_runner.core.model import GVK, ObjectRef, RunEvent
 from operator_runner.net.connections import Connections
 from operator_runner.telemetry.runs import api, record
-from operator_runner.telemetry.runs.api import RunsApi
-from operator_runner.telemetry.runs.operator_view import OperatorView
+from operator_runner.telemetry.runs.api import OperatorView, RunsApi
 from operator_runner.telemetry.runs.store import RunStore
 from operator_runner.telemetry.servers import serve
 

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from operator_runner.devcluster.certificates import Authority, KeyPair, signing_key
-from operator_runner.devcluster.kubeconfig import kubeconfig
+from operator_runner.devcluster.control_plane import kubeconfig
 
 
 @pytest.fixture

@@ -33,8 +33,7 @@ from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.telemetry import tracing
 from operator_runner.telemetry.metrics import Metrics, RunTimes
 from operator_runner.telemetry.runs.store import RunStore
-from operator_runner.telemetry.tracing.environment import exporters_of
-from operator_runner.telemetry.tracing.opening import open_traces
+from operator_runner.telemetry.tracing.opening import exporters_of, open_traces
 from operator_runner.telemetry.tracing.provider import OpenTelemetryTraces
 from operator_runner.telemetry.tracing.traces import NoTraces
 
