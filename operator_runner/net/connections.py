@@ -3,6 +3,9 @@
 A deliberately slow client holds a file descriptor for each connection, and without descriptors
 nothing else works. So each server has a share of them. At the limit, the connection that has been
 idle longest is closed for a new one; a connection whose request is being served is never closed.
+
+A TLS connection needs up to 0.7 MB from its first byte on. So of the connections that have not sent
+a request yet, which are handshakes as a rule, only the newest are kept.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ IDLE_SECONDS = 90.0
 """From the end of one request to that of the next (Kubernetes' IdleTimeout)."""
 
 _MIN_CONNECTIONS, _MAX_CONNECTIONS = 4, 4096
+_MAX_SMALL_CONNECTIONS = 512
+_MAX_NEW_CONNECTIONS = 256
+"""Connections before their first request: a client sends it at once, within milliseconds."""
 _SMALL_DIVISOR, _LARGE_DIVISOR = 16, 8
 """Shares of the descriptors: a sixteenth for probes and metrics, an eighth for proxy and webhook. A
 request to the proxy needs two. The rest, more than a third, is for watches and runs."""
@@ -41,6 +47,8 @@ class OpenConnection:
 
     sock: socket.socket
     serving: bool = False
+    is_new: bool = True
+    """Whether it has not sent a complete request yet."""
     since: float = field(default_factory=time.monotonic)
     protocol: Any = None
     transport: asyncio.BaseTransport | None = None
@@ -76,12 +84,11 @@ class Connections:
     def admit(self, sock: socket.socket) -> OpenConnection | None:
         """Add a connection, if necessary in place of an idle one; None if all are busy."""
         self._remove_closed()
-        if len(self._open) >= self.limit:
-            idle = min(
-                (one for one in self._open if not one.serving),
-                key=lambda one: one.since,
-                default=None,
-            )
+        new = [one for one in self._open if one.is_new]
+        too_many_new = len(new) >= _MAX_NEW_CONNECTIONS
+        if too_many_new or len(self._open) >= self.limit:
+            closable = new if too_many_new else [one for one in self._open if not one.serving]
+            idle = min(closable, key=lambda one: one.since, default=None)
             self._warn(refused=idle is None)
             if idle is None:
                 return None
@@ -106,7 +113,7 @@ class Connections:
             return
         if one.deadline is not None:
             one.deadline.cancel()
-        one.serving = True
+        one.serving, one.is_new = True, False
         try:
             yield
         finally:
@@ -157,7 +164,7 @@ def large_share(descriptors: int | None = None) -> int:
 
 def small_share(descriptors: int | None = None) -> int:
     """Return the connection limit of the probes server and of the metrics server."""
-    return _share(_SMALL_DIVISOR, descriptors)
+    return min(_share(_SMALL_DIVISOR, descriptors), _MAX_SMALL_CONNECTIONS)
 
 
 def abort(transport: asyncio.BaseTransport) -> None:

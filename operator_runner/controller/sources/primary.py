@@ -46,6 +46,41 @@ _IDENTITY: Any = "operator-runner"
 """Identity for kopf's peering, which is off; a container may lack the default, a user's name."""
 
 
+class _NoDiffs(kopf.DiffBaseStorage):
+    """Finds no changes of objects: kopf copies each object twice to compare it with the last one.
+
+    Only handlers of changes need that, and there are none.
+    """
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        pass
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Keeps no progress of handlers, and copies nothing to remove it from an object."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        pass
+
+    def purge(self, **_: Any) -> None:
+        pass
+
+    def touch(self, **_: Any) -> None:
+        pass
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence
+
+
 class PrimaryWatcher:
     """Watches the kinds of watches.yaml and enqueues the resources that need a reconcile."""
 
@@ -292,4 +327,6 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.reconnect_backoff = 0.5
     settings.watching.chunk_size = _PAGE_SIZE
     settings.queueing.idle_timeout = _IDLE_WORKER_SECONDS
+    settings.persistence.diffbase_storage = _NoDiffs()
+    settings.persistence.progress_storage = _NoProgress()
     return settings

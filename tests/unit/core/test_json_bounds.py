@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from operator_runner.core.json_bounds import (
     MAX_DEPTH,
     MAX_SIZE,
+    MAX_VALUES,
     Pruner,
     decode,
     depth,
@@ -42,23 +43,65 @@ def test_objects_within_the_bounds_are_unchanged(levels: int) -> None:
     assert failure_reason(value) == ""
 
 
-@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 400, 1_000, 10_000, 200_000])
-def test_deeply_nested_values_are_cut_and_named(levels: int) -> None:
-    """No depth raises; the fault has path and hint."""
-    raw = b'{"metadata":{"name":"x"},"spec":' + nested(levels - 1) + b"}"
-    value = decode(raw)
-    assert value["metadata"] == {"name": "x"}
-    assert height(value) == MAX_DEPTH + 1
+STATUS = {"conditions": [{"type": "Failure", "status": "True"}]}
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 400, 1_000, 10_000, 30_000])
+def test_deeply_nested_objects_are_outlines_and_named(levels: int) -> None:
+    """No depth raises; metadata and status remain, the fault has path and hint."""
+    deep = nested(levels - 1)
+    raw = b'{"metadata":{"name":"x","managedFields":[%b]},"spec":%b,"status":%b}'
+    value = decode(raw % (deep, deep, json.dumps(STATUS).encode()))
+    assert value == {"metadata": {"name": "x", "managedFields": []}, "spec": {}, "status": STATUS}
     assert "nested more than 100 levels deep at spec.a.a: make it flatter" in failure_reason(value)
 
 
+MANY = MAX_VALUES + 1
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        b"[" + b",".join([b"[]"] * MANY) + b"]",
+        b"[" + b",".join([b'[{"a\\"]":["}"]},1]'] * MANY) + b"]",
+        b"{" + b",".join(b'"%d": 1' % n for n in range(MANY)) + b"}",
+        b"[" * MANY + b"]" * MANY,
+        b"[" + b",".join([b"[" * 200 + b"]" * 200] * (MANY // 200 + 1)) + b"]",
+        json.dumps([["]", {"": "[" * 9}]] * MANY, indent=1).encode(),
+    ],
+    ids=["lists", "texts", "fields", "deep", "deep-lists", "spaces"],
+)
+def test_objects_of_too_many_values_are_outlines_and_named(many: bytes) -> None:
+    """Wherever the values are, and whatever the order of the fields."""
+    for order in (b'{"a":%b, "metadata":%b,"status":%b}', b'{"metadata":%b,"status":%b,"z":%b}'):
+        small = [b'{"name":"x"}', json.dumps({**STATUS, "x": 1}).encode()]
+        parts = [many, *small] if order.startswith(b'{"a"') else [*small, many]
+        value = decode(order % tuple(parts))
+        assert (value["metadata"], value["status"]) == ({"name": "x"}, {**STATUS, "x": 1})
+        assert value.get("a", value.get("z")) in ([], {})
+        assert "values, most of them in " in failure_reason(value)
+    metadata = b'{"metadata":{"uid":"u","managedFields":%b,"labels":{"a":"b"}},"spec":{"b":1}}'
+    event = decode(b'{"type":"ADDED","object":' + metadata % many + b"}", outer_levels=1)
+    kept = event["object"].pop("metadata")
+    assert {"uid": kept["uid"], "labels": kept["labels"]} == {"uid": "u", "labels": {"a": "b"}}
+    assert not kept["managedFields"]
+    assert event == {"type": "ADDED", "object": {"spec": {}}}
+
+
+def test_values_in_texts_are_not_counted() -> None:
+    """A ConfigMap with a megabyte of JSON as text is an object of few values."""
+    raw = json.dumps({"data": {"a": json.dumps([[]] * MANY), "b": '",["' * MANY}}).encode()
+    assert failure_reason(decode(raw)) == ""
+    assert decode(raw) == json.loads(raw)
+
+
 def test_in_a_list_one_deep_object_costs_the_others_nothing() -> None:
-    """All items are kept, and those that are not too deep are complete."""
-    items = [nested(500), nested(MAX_DEPTH), nested(3)]
-    deep, whole, flat = decode(b'{"items":[' + b",".join(items) + b"]}", outer_levels=2)["items"]
-    assert height(deep) == MAX_DEPTH + 1
-    assert whole == json.loads(nested(MAX_DEPTH))
-    assert flat == json.loads(nested(3))
+    """All items are kept, and those within the bounds are complete."""
+    many = b"[" + b",".join([b"1"] * (MAX_VALUES // 2)) + b"]"
+    items = [nested(500), nested(MAX_DEPTH), nested(3), many, many, b'[[],"]"]']
+    listed = decode(b'{"kind":"L", "items": [' + b",".join(items) + b"]}", outer_levels=2)
+    assert listed["kind"] == "L"
+    assert listed["items"] == [{"a": {}}, *map(json.loads, items[1:])]
 
 
 @given(JSON, st.integers(1, 5), st.integers(1, 7))
@@ -101,7 +144,10 @@ def test_numbers_of_any_length_are_decoded() -> None:
     assert decode(b'{"a": ' + b"9" * 400 + b"}") == {"a": 10**400 - 1}
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b'{"a"', nested(500)[:-200], b"]" * 300, b'"' * 301])
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b'{"a"', nested(500)[:-200], b"]" * 300, b'"' * 301, b'{"a":' * 101 + b"," * 101],
+)
 def test_invalid_json_is_a_value_error(raw: bytes) -> None:
     """Cut off or not, deep or not."""
     with pytest.raises(ValueError, match=r"."):
