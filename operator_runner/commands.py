@@ -32,7 +32,7 @@ from operator_runner.config.flags import (
 from operator_runner.config.watches import Loaded, load, schema, summarize
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.deduplication import Deduplicator
-from operator_runner.core.errors import ConfigError
+from operator_runner.core.errors import ConfigError, exhausted_resource
 from operator_runner.core.model import Watch
 from operator_runner.telemetry import logs, output_thread
 
@@ -163,9 +163,12 @@ def _run(options: dict[str, Any]) -> int:
             status = asyncio.run(operator.run(settings, loaded.watches, partial(_reload, options)))
         except ConfigError:
             raise
-        except Exception:  # noqa: BLE001 (the last line of the process)
-            # The interpreter's own traceback would block on a standard error that is not read.
-            _log.critical("Internal error", exc_info=True)
+        except Exception as error:  # noqa: BLE001 (the last line of the process)
+            if (reason := exhausted_resource(error)) is not None:
+                _log.critical("Cannot run: a limit is reached", error=str(error), hint=reason)
+            else:
+                # The interpreter's own traceback would block on an error output that is not read.
+                _log.critical("Internal error", exc_info=True)
             return 1
     if status is None:
         # A new process, because an operator has state in many places: work dir, fork server, ports.

@@ -11,6 +11,7 @@ import os
 import signal
 
 from operator_runner.ansible.process_tree import end_descendants
+from operator_runner.core.async_tasks import finish_in_thread
 
 
 async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
@@ -20,7 +21,7 @@ async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
         async with asyncio.timeout(grace):
             await process.wait()
     except TimeoutError:
-        await asyncio.to_thread(end_descendants, process.pid, 0.0)
+        await finish_in_thread(end_descendants, process.pid, 0.0)
         _send_signal(process, signal.SIGKILL)
         await process.wait()
 

@@ -24,7 +24,7 @@ from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs
 from operator_runner.core.ansible_yaml import task_keyword
 from operator_runner.core.async_tasks import finish_in_thread
-from operator_runner.core.errors import ConfigError, RunError
+from operator_runner.core.errors import ConfigError, RunError, exhausted_resource
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName, ServerStart
 
@@ -218,15 +218,15 @@ class AnsibleExecutor:
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """Record what was found about a finished run; see the port."""
-        await asyncio.to_thread(history.add_message, self._rundirs, ref, run_id, message)
+        await finish_in_thread(history.add_message, self._rundirs, ref, run_id, message)
 
     async def add_details(self, ref: ObjectRef, document: Json) -> None:
         """Store the record of a finished run, as the HTTP API has it, among its artifacts."""
-        await asyncio.to_thread(history.write_details, self._rundirs, ref, document)
+        await finish_in_thread(history.write_details, self._rundirs, ref, document)
 
     async def forget(self, ref: ObjectRef) -> None:
         """Remove the private data dir and the artifacts of a deleted resource."""
-        await asyncio.to_thread(self._rundirs.remove, ref)
+        await finish_in_thread(self._rundirs.remove, ref)
 
     async def output(self, ref: ObjectRef, run_id: str) -> str:
         """Return the output of a run from its artifacts, empty if they are not kept."""
@@ -236,7 +236,7 @@ class AnsibleExecutor:
                 return rundir.output(run_id)
 
         try:
-            return await asyncio.to_thread(read)
+            return await finish_in_thread(read)
         except OSError:
             return ""
 
@@ -301,7 +301,9 @@ async def _consume(
 
 
 def _aborted(builder: OutcomeBuilder, error: Exception) -> RunOutcome:
-    return builder.build_aborted(datetime.now(UTC), f"Unable to run reconciliation: {error}")
+    cure = exhausted_resource(error)
+    reason = str(error) if cure is None else f"{error}; {cure}"
+    return builder.build_aborted(datetime.now(UTC), f"Unable to run reconciliation: {reason}")
 
 
 def _timeout_message(request: RunRequest) -> str:

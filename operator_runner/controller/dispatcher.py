@@ -11,7 +11,14 @@ import structlog
 
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.workqueue import Item, WorkQueue
-from operator_runner.core.errors import ApiError, Conflict, Fenced, NotFound, Unavailable
+from operator_runner.core.errors import (
+    ApiError,
+    Conflict,
+    Fenced,
+    NotFound,
+    Unavailable,
+    exhausted_resource,
+)
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
 from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.request_annotations import RETRY_REQUESTED
@@ -206,6 +213,10 @@ class Dispatcher:
                 await self._report(item, f"Kubernetes API error: {error}")
         except Exception as error:  # noqa: BLE001
             # An internal error for one resource must not affect other resources.
+            if (reason := exhausted_resource(error)) is not None:
+                _log.error("Reconciliation failed: a limit is reached", error=reason)
+                await self._report(item, f"Unable to run reconciliation: {reason}")
+                return Failed()
             _log.exception("Reconciliation failed: internal error")
             await self._report(
                 item,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextvars import copy_context
 from typing import Any, TypeVar, TypeVarTuple
 
 _Result = TypeVar("_Result")
@@ -21,15 +23,32 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
 async def finish_in_thread(function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
     """Call in a thread, as asyncio.to_thread; return after the end of the call, also if cancelled.
 
-    The caller can therefore close what the call uses.
+    The caller can therefore close what the call uses. If no thread can be started, the function is
+    called at once: the pool of threads would keep it, and call it at any time later.
     """
-    call = asyncio.create_task(asyncio.to_thread(function, *args))
+    work: Future[_Result] = Future()
+
+    def call() -> None:
+        if work.set_running_or_notify_cancel():
+            try:
+                work.set_result(function(*args))
+            except BaseException as error:  # noqa: BLE001 raised below
+                work.set_exception(error)
+
+    try:
+        pooled = asyncio.get_running_loop().run_in_executor(None, copy_context().run, call)
+    except RuntimeError:  # no thread can be started; another one may have taken it all the same
+        if work.cancel():
+            return function(*args)
+    else:
+        pooled.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    waiting = asyncio.wrap_future(work)
     cancelled: asyncio.CancelledError | None = None
-    while not call.done():
+    while not waiting.done():
         try:
-            await asyncio.wait({call})
+            await asyncio.wait({waiting})
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        raise cancelled from call.exception()
-    return call.result()
+        raise cancelled from waiting.exception()
+    return waiting.result()

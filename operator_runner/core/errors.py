@@ -16,7 +16,22 @@ OperatorRunnerError
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+
+_EXHAUSTED = {
+    errno.ENOSPC: "the disk is full: free space, or enlarge the volume",
+    errno.EDQUOT: "the disk quota is used up: free space, or raise the quota",
+    errno.EMFILE: "all file descriptors are in use: raise the limit of open files (ulimit -n), or"
+    " lower --max-concurrent-reconciles",
+    errno.ENFILE: "all file descriptors of the machine are in use: raise fs.file-max",
+    errno.ENOMEM: "memory is used up: raise the memory limit of the operator, or lower"
+    " --max-concurrent-reconciles",
+    errno.EAGAIN: "no more processes or threads can be started: raise the limit of processes"
+    " (pids.max, ulimit -u), or lower --max-concurrent-reconciles",
+}
+_NO_THREAD = "can't start new thread"
+"""Of threading, which has no type of its own for it."""
 
 
 class OperatorRunnerError(Exception):
@@ -99,3 +114,19 @@ class Unavailable(ApiError):
 
 class RunError(OperatorRunnerError):
     """A run could not be prepared or started, so that no play ran at all."""
+
+
+def exhausted_resource(error: BaseException | None) -> str | None:
+    """Return which limit of the machine or container caused an error, and the cure; else None.
+
+    Such an error is not one of the program, and ends by itself once there is room again.
+    """
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return _EXHAUSTED[errno.ENOMEM]
+        if isinstance(error, RuntimeError) and _NO_THREAD in str(error):
+            return _EXHAUSTED[errno.EAGAIN]
+        if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+            return _EXHAUSTED[error.errno]
+        error = error.__cause__ or error.__context__
+    return None

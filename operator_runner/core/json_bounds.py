@@ -102,10 +102,10 @@ def depth(raw: bytes) -> int:
 
 
 def _exceeds(raw: bytes, outer_levels: int = 0, values: int = MAX_VALUES) -> bool:
-    return _values(raw, values) > values or depth(raw) > MAX_DEPTH + outer_levels
+    return count_values(raw, values) > values or depth(raw) > MAX_DEPTH + outer_levels
 
 
-def _values(raw: bytes, bound: int = MAX_VALUES) -> int:
+def count_values(raw: bytes, bound: int = MAX_VALUES) -> int:
     """Return an upper bound of the number of values, which is close beyond `bound`."""
     if len(raw) <= bound:
         return len(raw)
@@ -339,7 +339,7 @@ def _end_in_span(span: bytes, level: int, *, in_text: bool) -> int:
 
 def _fault(raw: bytes) -> str | None:
     """Return the bound that an object exceeds, for display; None within the bounds."""
-    if (found := _values(raw)) > MAX_VALUES:
+    if (found := count_values(raw)) > MAX_VALUES:
         return (
             f"The resource has {found} values, most of them in {_largest(raw, _values_in)}; at "
             f"most {MAX_VALUES} are supported: keep large content as text in one field, or in "
@@ -360,7 +360,7 @@ def _fault(raw: bytes) -> str | None:
 
 
 def _values_in(raw: bytes) -> int:
-    return _values(raw, 0)
+    return count_values(raw, 0)
 
 
 def _fields(raw: bytes) -> dict[bytes, bytes]:

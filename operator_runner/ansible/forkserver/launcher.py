@@ -28,6 +28,7 @@ from operator_runner.ansible.libc import trim_heap
 from operator_runner.ansible.process_tree import end_descendants
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
+from operator_runner.core.async_tasks import finish_in_thread
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ServerStart
@@ -266,7 +267,7 @@ class _Fork:
                 while await self.reader.read(64 * 1024):
                     pass
         except TimeoutError:
-            await asyncio.to_thread(end_descendants, self.pid, 0.0)
+            await finish_in_thread(end_descendants, self.pid, 0.0)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
         finally:

@@ -26,6 +26,7 @@ from operator_runner.ansible.patches.selection import Mismatch
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
 from operator_runner.core.ansible_core import check_core
+from operator_runner.core.async_tasks import finish_in_thread
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json
 from operator_runner.core.settings import AnsibleSettings
@@ -65,7 +66,7 @@ class ForkServer:
         of OSError if the message cannot be sent.
         """
         try:
-            await asyncio.to_thread(send, self._control, spec, lines)
+            await finish_in_thread(send, self._control, spec, lines)
         except OSError as error:
             if self._control.fileno() < 0:  # another run has retired the server meanwhile
                 raise BrokenPipeError(*error.args) from error

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import json
 import zipfile
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+from operator_runner.ansible.event_stream import MAX_LINE_BYTES, LineDecoder, too_long
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json
 
 _BUFFER_BYTES = 1024 * 1024
 """Unread output in memory; the rest waits in the Pod."""
-_MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Results are bounded in the Pod, see `transmission`; this bounds those of a hostile one."""
-_LONG_LINE_BYTES = 256 * 1024
-"""Longer lines are decoded in a thread."""
 _MAX_ARCHIVE_BYTES = 1024 * 1024
 """Nothing of a larger archive is kept; the last status replaces the exit status."""
 _MAX_STATUS_BYTES = 16
@@ -40,6 +36,7 @@ class RunChannel:
         self.input_file = input_file
         self.received = 0
         self._exit_status: int | None = None
+        self._decoder = LineDecoder()
         self._has_ended = False
         self._chunks: deque[bytes] = deque()
         self._pending = 0
@@ -91,7 +88,7 @@ class RunChannel:
     async def events(self) -> AsyncIterator[Json]:
         """Yield ansible-runner's events until the run ends. Raises RunError if it was lost."""
         while line := await self._line():
-            message = await _decoded(line)
+            message = await self._decoder.decode(line)
             if "status" in message:
                 self._explanation = str(message.get("job_explanation") or "")
                 self._last_status = str(message["status"])
@@ -119,11 +116,8 @@ class RunChannel:
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
-            if searched > _MAX_LINE_BYTES:
-                raise RunError(
-                    f"invalid output of the Job: line of more than {_MAX_LINE_BYTES} bytes; "
-                    "print less in one task"
-                )
+            if searched > MAX_LINE_BYTES:
+                raise too_long()
             if not await self._read_more():
                 return b""
         return self._take(end + 1)
@@ -159,32 +153,6 @@ class RunChannel:
             if size <= _MAX_ARCHIVE_BYTES:
                 kept += chunk
         self._exit_status = await asyncio.to_thread(exit_status_of, bytes(kept))
-
-
-async def _decoded(line: bytes) -> Json:
-    """Return the JSON object of a line. Raises RunError."""
-    if len(line) > _LONG_LINE_BYTES:
-        return await asyncio.to_thread(_message, line)
-    return _message(line)
-
-
-def _message(line: bytes) -> Json:
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        message = None
-    if not isinstance(message, dict) or not _is_event(message):
-        raise RunError(f"invalid output of the Job: expected a JSON object, got {line[:100]!r}")
-    return message
-
-
-def _is_event(message: Json) -> bool:
-    """Return whether the fields that events have are of their types."""
-    return (
-        isinstance(message.get("event", ""), str)
-        and isinstance(message.get("stdout") or "", str)
-        and isinstance(message.get("event_data") or {}, dict)
-    )
 
 
 def _size(value: object) -> int:

@@ -21,7 +21,7 @@ from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.expected_jobs import ExpectedJob, ExpectedJobs
 from operator_runner.ansible.jobs.transmission import Transmission, write_transmission
 from operator_runner.ansible.rundir import RunDir
-from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.async_tasks import end_tasks, finish_in_thread
 from operator_runner.core.errors import ApiError, Fenced, RunError
 from operator_runner.core.fencing import Fence, Fences, LeaseTerm
 from operator_runner.core.model import GVK, JobTemplate, Json, ObjectRef, RunRequest, Watch
@@ -196,7 +196,7 @@ class JobLauncher:
         """Start a Job or adopt one; leaving the block ends it. Raises RunError."""
         assert request.job is not None
         fence = self._fences.of(request.ref)
-        transmission = await asyncio.to_thread(write_transmission, request, rundir, self._ansible)
+        transmission = await finish_in_thread(write_transmission, request, rundir, self._ansible)
         client = self._client(request.job.namespace)
         channel = RunChannel(transmission.file)
         try:

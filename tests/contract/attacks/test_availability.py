@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
+from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
+from operator_runner.core.errors import RunError
 from operator_runner.net.connections import Connections
 from operator_runner.net.serving_certificate import server_context
 from operator_runner.net.sockets import Listener
@@ -56,7 +62,7 @@ async def test_unfinished_tls_handshakes_use_little_memory_and_delay_nobody(
             reader, client = await asyncio.open_connection(LOOPBACK, listener.port, ssl=trust)
             client.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-            while _handshakes() > 256 + 2:  # the client has two, its own and that of the server
+            while _handshakes() > 256 + 2:  # noqa: ASYNC110 the client has two: both ends
                 await asyncio.sleep(0.01)
         assert len(list(connections)) <= 256 + 1
         client.close()
@@ -65,6 +71,59 @@ async def test_unfinished_tls_handshakes_use_little_memory_and_delay_nobody(
         for _, writer in attackers:
             writer.transport.abort()
         await listener.stop()
+
+
+async def test_events_of_any_size_end_the_run_and_not_the_operator() -> None:
+    """A run that writes one huge line, millions of values or something else fails with a reason."""
+    for line, reason in {
+        b'{"event":"' + b"x" * 200_000_000: "event of more than 16777216 bytes",
+        b'{"event_data":{"res":[' + b"[]," * 5_000_000 + b"0]}}\n": "more than 500000 values",
+        b'{"event_data":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n": "expected a JSON object",
+        b"[1]\n": "expected a JSON object",
+        b'{"event": 1}\n': "expected a JSON object",
+    }.items():
+        async with written_by_run(line) as stream:
+            with pytest.raises(RunError, match=reason):
+                async for _ in stream.events():
+                    pass
+
+
+async def test_a_flood_of_events_leaves_others_their_turn() -> None:
+    """While a million bytes of short lines are read, other tasks run many times."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.create_task(others())
+    line, number = b'{"event":"verbose"}\n', 100_000
+    async with written_by_run(line * number + b'{"exit_status":0}\n') as stream:
+        turns_before = turns
+        assert sum([1 async for _ in stream.events()]) == number
+    other.cancel()
+    assert turns - turns_before >= len(line) * number / 64 / 1024
+    assert stream.exit_status == 0
+
+
+@asynccontextmanager
+async def written_by_run(data: bytes) -> AsyncIterator[EventStream]:
+    """Give the stream of a run that has written these bytes, as far as they are read."""
+    ours, theirs = socket.socketpair()
+
+    def write() -> None:
+        with theirs, suppress(OSError):
+            theirs.sendall(data)
+
+    writer = asyncio.create_task(asyncio.to_thread(write))
+    reader, closing = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
+    try:
+        yield EventStream(reader)
+    finally:
+        closing.close()
+        await writer
 
 
 def _handshakes() -> int:

@@ -131,7 +131,7 @@ async def test_output_that_is_not_of_ansible_runner_is_an_error(text: bytes) -> 
     assert write is not None
     await write(text)
     channel.fail("the end")
-    with pytest.raises(RunError, match="invalid output of the Job"):
+    with pytest.raises(RunError, match="invalid output"):
         await events(channel)
 
 
