@@ -8,13 +8,14 @@ from pathlib import Path
 
 import structlog
 
+from operator_runner.ansible.plugin_memory import plugins_beside, plugins_of_collections
 from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.ansible.work_dir import resolve_work_dir
 from operator_runner.config.watches.declared_variables import declared_variables
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.model import Watch
-from operator_runner.core.settings import Settings
+from operator_runner.core.settings import AnsibleSettings, Settings
 from operator_runner.kube.credential_files import credential_files
 
 _log = structlog.get_logger(__name__)
@@ -22,10 +23,38 @@ _log = structlog.get_logger(__name__)
 
 def variable_names_of(settings: Settings, names: ReservedNamesLoader) -> AnsibleVariableNames:
     """Return the names of variables that Ansible and the roles use."""
-    home = {"HOME": str(Path("~").expanduser())}
-    ansible = settings.ansible
-    lookup = Lookup.of(home, ansible.roles_path, ansible.collections_path)
+    lookup = _lookup(settings.ansible)
     return AnsibleVariableNames(names, partial(declared_variables, lookup=lookup))
+
+
+def log_plugins_with_memory(ansible: AnsibleSettings, contents: Sequence[Path]) -> None:
+    """Log each plugin for templates of the project that costs tasks a process of their own."""
+    collections = {*_lookup(ansible).collections}
+    folders = set()
+    for content in contents:
+        place = content if content.is_dir() else content.parent
+        collections.add(place.parent / "collections" if content.is_dir() else place / "collections")
+        roles = place.parent.glob("*") if content.is_dir() else place.glob("roles/**/")
+        folders |= {place, *roles}
+    found = [
+        *(plugin for folder in sorted(folders) for plugin in plugins_beside(folder)),
+        *(plugin for path in sorted(collections) for plugin in plugins_of_collections(path)),
+    ]
+    for plugin in found:
+        if plugin.memory:
+            is_for_all = plugin.names is None or plugin.changes_when_loaded
+            names = "all" if is_for_all else ", ".join(sorted(plugin.names or ()))
+            _log.info(
+                "Tasks that use this plugin need a process each",
+                file=str(plugin.path),
+                plugins=names,
+                reason=plugin.memory,
+            )
+
+
+def _lookup(ansible: AnsibleSettings) -> Lookup:
+    home = {"HOME": str(Path("~").expanduser())}
+    return Lookup.of(home, ansible.roles_path, ansible.collections_path)
 
 
 def rundirs_of(settings: Settings, watches: Sequence[Watch]) -> RunDirs:

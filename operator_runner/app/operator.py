@@ -23,6 +23,7 @@ from operator_runner.ansible.executor import (
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.templating.effective_types import log_types
 from operator_runner.app.ansible_setup import (
+    log_plugins_with_memory,
     variable_names_of,
 )
 from operator_runner.app.endpoints import open_metrics, open_probes, open_role_metrics
@@ -140,6 +141,7 @@ async def _start(
     metrics = Metrics(__version__, commit())
     check_patches(settings.ansible)
     contents = [watch.content.path for watch in watches]
+    await asyncio.to_thread(log_plugins_with_memory, settings.ansible, contents)
     names = ReservedNamesLoader(settings.ansible, contents)
     stack.push_async_callback(names.close)
     _log.info("Loading Ansible", executor=settings.executor)

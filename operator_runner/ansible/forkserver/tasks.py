@@ -3,13 +3,12 @@
 ansible-core forks a worker for each task and host, so that hosts run in parallel and plugins
 cannot change the play's process. With one host there is nothing to run in parallel, and actions of
 ansible-core and kubernetes.core are safe: they template arguments and run a module in its own
-fork. Every other task gets a worker.
+fork. Plugins for templates that have no memory are safe as well. Every other task gets a worker.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import os
 import threading
@@ -29,22 +28,17 @@ from ansible.executor.task_queue_manager import DisplaySend, FinalQueue
 from ansible.module_utils._internal import _datatag
 from ansible.plugins import loader as loaders
 from ansible.plugins.strategy import StrategySentinel, results_thread_main
-from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.display import Display
 
 from operator_runner.ansible.forkserver.module_process_reuse import (
     current_umask,
     forget_client_defaults,
 )
+from operator_runner.ansible.forkserver.plugins_of_tasks import calls_plugins_with_memory
 from operator_runner.ansible.patches.replacing import replace, wrap
 
 _CORE = Path(ansible.__file__).parent
 _TRUSTED_COLLECTIONS = ("ansible_collections/kubernetes/core/", "ansible_collections/operator_sdk/")
-_KNOWN_NAMESPACES = {
-    *("amazon", "ansible", "awx", "azure", "cloud", "community", "containers", "google"),
-    *("kubernetes", "openshift", "operator_sdk", "redhat"),
-}
-"""Namespaces of collections whose plugins for templates are functions without memory."""
 _UNCHANGING = (
     *(_datatag._AnsibleTaggedStr, _datatag._AnsibleTaggedInt, _datatag._AnsibleTaggedFloat),
     *_datatag._known_tag_types,
@@ -220,7 +214,7 @@ def _needs_no_worker(work: Any) -> bool:
         and not task.delegate_to
         and not task.timeout  # which could interrupt the play instead of the task
         and _is_trusted(task)
-        and not _has_plugins_of_its_own()
+        and not calls_plugins_with_memory(work)
     )
 
 
@@ -235,30 +229,6 @@ def _is_trusted(task: Any) -> bool:
     if path.stem in _WITH_A_WORKER:
         return False
     return path.is_relative_to(_CORE) or any(name in str(path) for name in _TRUSTED_COLLECTIONS)
-
-
-def _has_plugins_of_its_own() -> bool:
-    """Whether templates may call plugins of a role, a playbook, a setting, or a project."""
-    for loader in (loaders.filter_loader, loaders.test_loader, loaders.lookup_loader):
-        for folder in loader._get_paths(subdirs=False):
-            if not folder.startswith(str(_CORE)) and os.path.isdir(folder):  # noqa: PTH112
-                return True
-    finder = AnsibleCollectionConfig.collection_finder
-    return any(_has_collections_of_its_own(path) for path in finder._n_collection_paths)
-
-
-@functools.cache
-def _has_collections_of_its_own(folder: str) -> bool:
-    """Whether there are collections with plugins for templates, of unknown namespaces."""
-    if Path(folder, "ansible_collections", "ansible_release.py").exists():
-        return False  # the distribution `ansible`
-    return any(
-        namespace not in _KNOWN_NAMESPACES
-        for kind in ("filter", "lookup", "test")
-        for namespace in (
-            path.parts[-4] for path in Path(folder).glob(f"ansible_collections/*/*/plugins/{kind}")
-        )
-    )
 
 
 def _run(work: Any) -> None:
