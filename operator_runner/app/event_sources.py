@@ -110,6 +110,7 @@ class EventSources:
             watches,
             fields=fields,
             enabled=settings.inject_owner_ref,
+            readiness_wait=settings.readiness_wait.total_seconds(),
         )
         self._references = References(
             watches,

@@ -201,6 +201,7 @@ class Settings:
     reconcile_period: timedelta = timedelta(hours=10)
     """Time between two periodic runs unless the watch sets it; zero: no periodic runs."""
     inject_owner_ref: bool = True
+    readiness_wait: timedelta = timedelta(seconds=10)
     graceful_shutdown: timedelta = timedelta(seconds=30)
     """Time for running plays to end after SIGTERM."""
     backoff: BackoffSettings = BackoffSettings()

@@ -207,3 +207,59 @@ def test_cluster_scoped_objects_reconcile_their_owner_if_enabled(
     deleted = f"dependent: ClusterRole {kubectl.namespace} deleted"
     assert causes(operator) == ["spec: created", *([deleted] * enabled), "spec: spec.sayThis"]
     kubectl("delete", "clusterrole", kubectl.namespace)
+
+
+SEVERAL = """
+- name: Write several Deployments
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata:
+        name: "{{ ansible_operator_meta.name }}-{{ item }}"
+        namespace: "{{ ansible_operator_meta.namespace }}"
+      spec:
+        replicas: 1
+        selector: {matchLabels: {app: web, part: "{{ item }}"}}
+        template:
+          metadata: {labels: {app: web, part: "{{ item }}"}}
+          spec:
+            containers: [{name: web, image: registry.example.com/web:1}]
+  loop: [one, two, three, four, five]
+- name: Take time
+  command: sleep 8
+- name: Count those that are ready
+  operator_sdk.util.k8s_status:
+    api_version: test.example.com/v1
+    kind: Echo
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    conditions:
+      - {type: Counted, status: "True", reason: "Ready{{ found | length }}"}
+  vars:
+    found: >-
+      {{ query('kubernetes.core.k8s', api_version='apps/v1', kind='Deployment',
+      namespace=ansible_operator_meta.namespace) | selectattr('status.readyReplicas', 'defined') }}
+"""
+
+
+def test_objects_that_become_ready_one_after_the_other_start_few_runs(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Readiness waits for more of it, the last one is seen at once, and an edit does not wait."""
+    role = project / ROLE
+    role.write_text(role.read_text() + SEVERAL)
+    operator.start()
+    kubectl.apply(echo())
+    found = eventually(lambda: pods(kubectl), lambda found: len(found) == 5)
+    wait_for_causes(operator, 1)
+    for pod in found:
+        set_ready(kubectl, pod, "True")
+    eventually(
+        lambda: conditions(kubectl).get("Counted", {}).get("reason"),
+        "Ready5".__eq__,
+        details=operator.log,
+    )
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
+    eventually(lambda: causes(operator)[-1], "spec: spec.sayThis".__eq__, details=operator.log)
+    assert len(causes(operator)) <= 4

@@ -226,6 +226,12 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         "10m",
         "Time without a run after which Ansible is unloaded until the next run; 0s: never.",
     ),
+    _duration(
+        _RUNS,
+        "--readiness-wait",
+        "10s",
+        "Maximum time that a dependent which becomes ready waits for others; 0s: it does not.",
+    ),
     _duration(_RUNS, "--run-timeout", "0s", "Maximum duration of a run; 0s: unlimited."),
     _duration(
         _RUNS,

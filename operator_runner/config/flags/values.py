@@ -108,6 +108,7 @@ def settings_from(
         hide_credentials=options["hide_credentials"],
         reconcile_period=max(options["reconcile_period"], _NONE),
         inject_owner_ref=options["inject_owner_ref"],
+        readiness_wait=options["readiness_wait"],
         # Below zero controller-runtime waits without end; a year is as good.
         graceful_shutdown=grace if grace >= _NONE else _FOREVER,
         executor=options["executor"],

@@ -2,7 +2,9 @@
 
 The proxy reports which objects a run created or read, and the resourceVersions of its writes. The
 event of a run's own write is thereby recognized and causes no reconcile. A change of an object's
-readiness, or of a field of `wakeOn`, reconciles the owner, regardless of the last writer.
+readiness, or of a field of `wakeOn`, reconciles the owner, regardless of the last writer. While
+other objects of the owner are not ready, an object that becomes ready waits for them as long as
+the owner's last run has taken, within a limit.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.wake_on_fields import NO_FIELDS, WakeOnFields
@@ -67,6 +70,15 @@ class _Dependent:
         return change(old, self.readiness) or ("status is up to date" if caught_up else "")
 
 
+class _StatusChange(NamedTuple):
+    """A change in the status of an object that concerns an owner."""
+
+    owner: ObjectRef
+    cause: Cause
+    is_readiness: bool
+    """Whether it is only that the object is ready now."""
+
+
 class Dependents:
     """Maps owned objects to their owners, and enqueues the owners when an object changes."""
 
@@ -79,10 +91,12 @@ class Dependents:
         *,
         fields: WakeOnFields = NO_FIELDS,
         enabled: bool = True,
+        readiness_wait: float = 0.0,
     ) -> None:
         """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it.
 
         The status of `watches` and the `fields` of `wakeOn` select what is kept of whole objects.
+        Objects that become ready wait for others for `readiness_wait` seconds at most.
         Not `enabled`, nothing is watched: ansible-operator does so with --inject-owner-ref=false.
         """
         self._enabled = enabled
@@ -93,7 +107,11 @@ class Dependents:
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
         self._unowned: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
-        self._debouncer = Debouncer(enqueue)
+        self._debouncer = Debouncer(enqueue, readiness_wait)
+        self._unready: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
+        """The objects of each owner that are not ready."""
+        self._run_seconds: dict[ObjectRef, float] = {}
+        """How long the last run of each owner has taken."""
         self._fields = fields
         self._wake_on_changes = WakeOnChanges(self._fields)
         self.writes = OwnWrites()
@@ -128,6 +146,7 @@ class Dependents:
             entry.version, entry.readiness = Version.of(metadata), health.readiness
             if (missed := self._unowned.pop(dependent, None)) is not None:
                 self._hold_or_process(dependent, entry, missed)
+        self._note_readiness(entry, dependent)
         if dependent.gvk not in self._watching:
             self._watching[dependent.gvk] = [
                 asyncio.create_task(
@@ -189,17 +208,33 @@ class Dependents:
         self._running[owner] = []
         self.writes.begin(owner)
         self._wake_on_changes.run_started(owner)
+        self._debouncer.run_started(owner)
+        began = asyncio.get_running_loop().time()
         try:
             yield
         finally:
-            causes: defaultdict[ObjectRef, list[Cause]] = defaultdict(list)
+            self._run_seconds[owner] = asyncio.get_running_loop().time() - began
+            groups: defaultdict[ObjectRef, list[_StatusChange]] = defaultdict(list)
             for ref, event in self._running.pop(owner):
-                for each, cause in self._process(ref, event):
-                    causes[each].append(cause)
-            for each, group in causes.items():
-                self._debouncer.add_group(each, group)
+                for change in self._process(ref, event):
+                    groups[change.owner].append(change)
+            for each, group in groups.items():
+                can_wait = all(change.is_readiness for change in group)
+                calm = self._calm_seconds(each) if can_wait else 0.0
+                self._debouncer.add_group(each, [change.cause for change in group], calm)
             if not self._running:
                 self._unowned.clear()
+
+    def _calm_seconds(self, owner: ObjectRef) -> float:
+        """Return how long the readiness of an object waits for that of others."""
+        return self._run_seconds.get(owner, 0.0) if self._unready.get(owner) else 0.0
+
+    def _note_readiness(self, entry: _Dependent, ref: ObjectRef) -> None:
+        for owner in entry.owners:
+            if entry.readiness is Readiness.NOT_READY:
+                self._unready[owner].add(ref)
+            elif owner in self._unready:
+                self._unready[owner].discard(ref)
 
     def forget(self, *owners: ObjectRef) -> None:
         """Drop the objects of owners that are deleted, or that another replica runs."""
@@ -208,6 +243,8 @@ class Dependents:
             self.objects.forget(owner)
             self._wake_on_changes.forget(owner)
             self._debouncer.forget(owner)
+            self._unready.pop(owner, None)
+            self._run_seconds.pop(owner, None)
         for ref, entry in list(self._objects.items()):
             entry.owners.difference_update(owners)
             if not entry.owners:
@@ -268,8 +305,9 @@ class Dependents:
         self.objects.on_event(ref, event)
         held = next((owner for owner in entry.owners if owner in self._running), None)
         if held is None:
-            for owner, cause in self._process(ref, event):
-                self._debouncer.add(owner, cause)
+            for each in self._process(ref, event):
+                calm = self._calm_seconds(each.owner) if each.is_readiness else 0.0
+                self._debouncer.add(each.owner, each.cause, calm)
         else:
             self._running[held].append((ref, event))
 
@@ -282,7 +320,7 @@ class Dependents:
         if len(self._unowned) > _UNCLAIMED:
             self._unowned.popitem(last=False)
 
-    def _process(self, ref: ObjectRef, event: MetadataEvent) -> Sequence[tuple[ObjectRef, Cause]]:
+    def _process(self, ref: ObjectRef, event: MetadataEvent) -> Sequence[_StatusChange]:
         """Enqueue the owners for a change by others; return causes in the status, to coalesce."""
         entry = self._objects.get(ref)
         if entry is None:
@@ -293,6 +331,7 @@ class Dependents:
                 # Another object has this name now.
                 return ()
             entry.version, entry.readiness, entry.read_behind = None, Readiness.UNKNOWN, False
+            self._note_readiness(entry, ref)
             for owner in entry.owners:
                 self._wake_on_changes.removed(owner, ref)
             self._wake(entry, ref, "" if own else "deleted")
@@ -312,11 +351,12 @@ class Dependents:
 
     def _status_causes(
         self, entry: _Dependent, ref: ObjectRef, event: MetadataEvent
-    ) -> list[tuple[ObjectRef, Cause]]:
+    ) -> list[_StatusChange]:
         """Return the owners for which readiness or chosen fields have changed, and the causes."""
         what, is_first = "", False
         if event.health is not None:
             what = entry.take(event.health)
+            self._note_readiness(entry, ref)
             is_first = event.health.readiness is Readiness.READY and not entry.was_ready
         entry.was_ready = entry.was_ready or is_first
         # An object that becomes ready for the first time cannot be part of a loop.
@@ -325,7 +365,9 @@ class Dependents:
         for owner in entry.owners:
             fields = self._changed_fields(entry, owner, ref, event)
             if text := ", ".join(filter(None, (fields, what))):
-                found.append((owner, Cause(Trigger.DEPENDENT, f"{ref} {text}", about)))
+                cause = Cause(Trigger.DEPENDENT, f"{ref} {text}", about)
+                is_readiness = not fields and entry.readiness is Readiness.READY
+                found.append(_StatusChange(owner, cause, is_readiness))
         return found
 
     def _changed_fields(

@@ -55,3 +55,33 @@ async def test_events_of_a_deleted_owner_are_dropped(
     assert given[2] == (OTHER, CAUSES[1])
     assert woken.empty()
     debouncer.stop()
+
+
+async def test_causes_wait_for_further_ones_until_one_that_may_not(
+    woken: asyncio.Queue[tuple[ObjectRef, Cause]],
+) -> None:
+    """Waiting causes go with the next one; without one they end with the calm, or at the limit."""
+    debouncer = Debouncer(lambda ref, cause: woken.put_nowait((ref, cause)), limit=3600)
+    debouncer.add(OWNER, CAUSES[0], calm=3600)
+    debouncer.add_group(OWNER, CAUSES[1:3], calm=3600)
+    assert woken.empty()
+    debouncer.add(OWNER, CAUSES[3])
+    assert [woken.get_nowait() for _ in range(4)] == [(OWNER, cause) for cause in CAUSES[:4]]
+    debouncer.add(OTHER, CAUSES[0], calm=0.01)
+    async with asyncio.timeout(60):
+        assert await woken.get() == (OTHER, CAUSES[0])
+    debouncer.stop()
+
+
+async def test_waits_are_bounded_and_end_with_a_run(
+    woken: asyncio.Queue[tuple[ObjectRef, Cause]],
+) -> None:
+    """A cause that waits is enqueued at the limit, and dropped when a run starts."""
+    debouncer = Debouncer(lambda ref, cause: woken.put_nowait((ref, cause)), limit=0.05)
+    debouncer.add(OWNER, CAUSES[0], calm=3600)
+    debouncer.run_started(OWNER)
+    debouncer.add(OTHER, CAUSES[1], calm=3600)
+    async with asyncio.timeout(60):
+        assert await woken.get() == (OTHER, CAUSES[1])
+    assert woken.empty()
+    debouncer.stop()
