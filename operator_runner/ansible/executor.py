@@ -80,17 +80,19 @@ async def open_launcher(
     started: Callable[[ServerStart], None] = lambda _: None,
     contents: Sequence[Path] = (),
     names: ReservedNamesLoader | None = None,
+    *,
+    work_dir: Path | None = None,
 ) -> AsyncIterator[Launcher]:
     """Open a launcher; fall back to cold, with a warning, if warm cannot be started.
 
     `started` is called with the reason of each start of a process to fork runs from; `contents` are
-    the roles and playbooks to be run. `names` begins to load beside it. Raises ConfigError; see
-    `check_patches`.
+    the roles and playbooks to be run, `work_dir` is the directory of `RunDirs`. `names` begins to
+    load beside it. Raises ConfigError; see `check_patches`.
     """
     check_patches(ansible)
     if kind == "warm":
         listing = None if names is None else names.start_from_fork_server()
-        warm = WarmLauncher(ansible, started, contents, listing)
+        warm = WarmLauncher(ansible, started, contents, listing, work_dir)
         try:
             await warm.open()
         except (RunError, OSError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from typing import NoReturn
 
 import psutil
@@ -64,6 +65,31 @@ def has_unreaped_children() -> bool:
     return True
 
 
+def become_reaper(parent: int) -> NoReturn:
+    """Replace this program by a small one that waits for its children, and ends with `parent`.
+
+    Its descendants are terminated then; without it, they would outlive the parent.
+    """
+    # Blocked until the program handles them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    os.execv(sys.executable, [sys.executable, "-P", "-m", __name__, str(parent)])  # noqa: S606
+
+
+def _reap() -> None:
+    def end(*_: object) -> NoReturn:
+        end_descendants(os.getpid(), 0.0)
+        os._exit(0)
+
+    for number in END_SIGNALS:
+        signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+    adopt_orphans()
+    die_with_parent(int(sys.argv[1]))
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+
+
 def end_run() -> NoReturn:
     """Exit this process, which supervises a play, after terminating the play's processes."""
     end_descendants(os.getpid(), _PLAY_GRACE_SECONDS)
@@ -92,3 +118,7 @@ def _is_running(process: psutil.Process) -> bool:
 
 def _prctl(option: int, argument: int) -> None:
     call("prctl", option, argument, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    _reap()

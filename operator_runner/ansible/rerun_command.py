@@ -22,7 +22,8 @@ from operator_runner.core.model import Json, ObjectRef
 DIR_NAME = "commands"
 """Directory below the work dir; see `rundir`."""
 _OF_THE_RUN = {
-    *("PATH", "TMPDIR", "ANSIBLE_LOCAL_TEMP", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
+    *("PATH", "HOME", "TMPDIR", "ANSIBLE_LOCAL_TEMP", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
+    *("ANSIBLE_SSH_CONTROL_PATH_DIR", "ANSIBLE_PERSISTENT_CONTROL_PATH_DIR", "ANSIBLE_HOME"),
     *("TRACEPARENT", "TRACESTATE"),
     event_results.VARIABLE,
 }

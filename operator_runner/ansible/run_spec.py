@@ -17,13 +17,21 @@ COLLECTIONS = Path(__file__).parent.parent / "collections"
 """The collection operator_sdk.util."""
 LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
 """Variable for conditions of any type."""
+_SYSTEM_CONFIG = Path("/etc/ansible/ansible.cfg")
+_NO_CONFIG = Path(__file__).parent / "empty.cfg"
+"""A file of settings without any: otherwise Ansible looks in the working directory."""
+_SOCKETS = {
+    "ANSIBLE_SSH_CONTROL_PATH_DIR": "~/.ansible/cp",
+    "ANSIBLE_PERSISTENT_CONTROL_PATH_DIR": "~/.ansible/pc",
+}
 METRIC_ADDRESS = "OSDK_METRIC_ADDRESS"
 """Variable for the URL to which `osdk_metric` sends metrics."""
 
 
 def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> Json:
     """Return the arguments of one run, as `runner.play` takes them; writes a role's playbook."""
-    temp_dir = str(rundir.temp_dirs.path(request.run_id))
+    temp_dir = str(rundir.temp_dir(request.run_id))
+    home = rundir.temp_dirs.home(rundir.path, request.run_id)
     playbook = str(request.content.path)
     roles_path = None
     if request.content.role is not None:
@@ -44,6 +52,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
             **common_environment(ansible),
             **_template_types(request.native_types),
             **({dry_run_tasks.VARIABLE: "true"} if request.dry_run else {}),
+            **({} if home is None else {"HOME": str(home)}),
             "TMPDIR": temp_dir,
             "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", temp_dir),
             "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),
@@ -70,6 +79,7 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         event_results.VARIABLE: event_results.UNLIMITED,
         # Before ansible-core 2.19 conditions could have any type: `when: x | length`.
         LENIENT: os.environ.get(LENIENT, "true"),
+        **_places_of_settings(),
         **_user_name(),
     }
     if roles_path_of(ansible):
@@ -79,6 +89,25 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
     if ansible.metric_address:
         variables[METRIC_ADDRESS] = ansible.metric_address
     return variables
+
+
+def _places_of_settings() -> dict[str, str]:
+    """Return where Ansible finds settings, plugins and collections, and keeps sockets.
+
+    Named explicitly, because runs write to their working and home directories. Only the files that
+    a run makes itself are below its own home directory.
+    """
+    own = Path(os.environ.get("ANSIBLE_CONFIG", "~/.ansible.cfg")).expanduser().absolute()
+    if own.is_dir():
+        own /= "ansible.cfg"
+    files = (path for path in (own, _SYSTEM_CONFIG) if os.access(path, os.R_OK))
+    return {
+        "ANSIBLE_CONFIG": str(next(files, _NO_CONFIG)),
+        "ANSIBLE_HOME": str(
+            Path(os.environ.get("ANSIBLE_HOME", "~/.ansible")).expanduser().absolute()
+        ),
+        **{name: os.environ.get(name, path) for name, path in _SOCKETS.items()},
+    }
 
 
 def _user_name() -> dict[str, str]:

@@ -20,17 +20,18 @@ from typing import Self
 
 from operator_runner.ansible import rerun_command
 from operator_runner.ansible.extravars_file import serialize
-from operator_runner.ansible.nofollow_io import Directory, open_directory
+from operator_runner.ansible.nofollow_io import Directory, open_directory, restore_mode
 from operator_runner.ansible.resource_dirs import resource_dir
 from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox
 from operator_runner.ansible.sandbox.isolation_probe import ProbeResult, probe_isolation
-from operator_runner.ansible.temp_dirs import DIR_NAMES, TempDirs
+from operator_runner.ansible.temp_dirs import TempDirs
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, ObjectRef, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
 _SHARED = "shared"
 """Directory below the work dir that all runs can read."""
+_SHARED_FILE_MODE = 0o600
 PLAYBOOK = "main.json"
 """The playbook of a role, in project/."""
 _VARIABLES = "extravars"
@@ -47,6 +48,8 @@ class RunDir:
     isolation: Isolation
     secrets: tuple[str, ...] = ()
     """Files and directories with credentials of the operator."""
+    protected: tuple[str, ...] = ()
+    """Directories that runs can only read."""
 
     def __enter__(self) -> Self:
         """Return it; its descriptor is closed at the end of the block."""
@@ -66,13 +69,19 @@ class RunDir:
         """The kubeconfig of the current run, with its token."""
         return self.path / "env" / "kubeconfig"
 
+    def temp_dir(self, run_id: str) -> Path:
+        """Return the TMPDIR of a run. Raises KeyError if it has none."""
+        return self.temp_dirs.path(self.path, run_id)
+
     def sandbox(self, run_id: str) -> Sandbox:
         """Return the sandbox of a run."""
         base = self.temp_dirs.base
-        own = (str(self.path), str(self.temp_dirs.path(run_id)))
+        own = (str(self.path), str(self.temp_dir(run_id)))
         shared = base / _SHARED
         readable = (str(shared),) if shared.is_dir() else ()
-        return Sandbox(self.isolation, str(base), own, readable, self.secrets)
+        return Sandbox(
+            self.isolation, str(base), own, readable, self.secrets, protected=self.protected
+        )
 
     def artifacts(self, run_id: str, *, create: bool = True) -> Directory:
         """Open the directory of a run's output and events. Raises OSError."""
@@ -81,7 +90,10 @@ class RunDir:
 
     def prepare(self, request: RunRequest, ansible: AnsibleSettings) -> None:
         """Write all input files of a run. Raises OSError."""
-        self.temp_dirs.create(request.run_id)
+        self.temp_dirs.create(self.path, request.run_id)
+        for name in ("env", "project"):
+            # ansible-runner and Ansible obey settings in them, which an earlier run may have left.
+            self.own.remove(name)
         with (
             self.own.below("env", create=True) as env,
             self.own.below("project", create=True),
@@ -90,7 +102,7 @@ class RunDir:
             env.write(_VARIABLES, serialize(request.extra_vars))
             env.write("cmdline", command_line(request, ansible))
             env.write(self.kubeconfig.name, request.kubeconfig)
-            _write_inventory(self.own, ansible.inventory, self.temp_dirs.path(request.run_id))
+            _write_inventory(self.own, ansible.inventory, self.temp_dir(request.run_id))
 
     def write_variables(self, request: RunRequest) -> None:
         """Write the extra vars of a run. Raises OSError."""
@@ -110,7 +122,7 @@ class RunDir:
         artifacts. A dry run has none: those of other runs stay as they are.
         """
         if request.dry_run or not left_processes:
-            self.temp_dirs.remove(request.run_id)
+            self.temp_dirs.remove(self.path, request.run_id)
         with (
             self.own.below("env", create=True) as env,
             self.own.below("artifacts", create=True) as artifacts,
@@ -136,7 +148,7 @@ class RunDir:
 
     def _rotate(self, artifacts: Directory, keep: int) -> None:
         for old in artifacts.directories()[keep:] if keep > 0 else ():
-            self.temp_dirs.remove(old)
+            self.temp_dirs.remove(self.path, old)
             artifacts.remove(old)
 
 
@@ -166,42 +178,39 @@ class RunDirs:
     """All private data dirs, below one directory that only this process uses."""
 
     def __init__(
-        self, base: Path, *, isolate: bool = True, credentials: Sequence[Path] = ()
+        self,
+        base: Path,
+        *,
+        isolate: bool = True,
+        credentials: Sequence[Path] = (),
+        protected: Sequence[Path] = (),
+        home: Path | None = None,
     ) -> None:
         """Lock `base`, which is created if missing. Raises ConfigError if it cannot be used.
 
         Unless `isolate` is False, runs are isolated from each other, from the operator and from
-        its `credentials` (files and directories), as far as the host supports it.
+        its `credentials` (files and directories), as far as the host supports it. They can read
+        the directories in `protected`, but not write to them, and have home directories of their
+        own instead of `home`.
         """
-        # Runs have other working directories, so the path has to be absolute; and it must have no
-        # links, so that any link found later was made by a run.
-        base = base.resolve()
-        try:
-            # mode= of mkdir with parents=True applies to the last directory only.
-            for path in (*reversed(base.parents), base):
-                if not path.exists():
-                    path.mkdir(mode=0o700, exist_ok=True)
-            if not _is_trusted(base.stat()):
-                raise ConfigError(
-                    f"--work-dir {base} belongs to another user; set it to a directory of this user"
-                )
-            self._lock = _lock(base)
-        except OSError as error:
-            raise ConfigError(
-                f"--work-dir {base}: cannot write to it ({error.strerror or error}); set it to a "
-                "directory that the operator can create and write to, such as a mounted emptyDir"
-            ) from error
-        self.base = base
-        self._temp_dirs = TempDirs(base)
-        self._temp_dirs.clear()
-        self.shared = base / _SHARED
-        found = probe_isolation(base, credentials) if isolate else ProbeResult(Isolation(), None)
+        self.base = base = create_work_dir(base)
+        self._lock = _lock(base)
+        found = ProbeResult(Isolation(), None)
+        if isolate:
+            found = probe_isolation(base, credentials, protected)
         self.isolation, self.fault = found.isolation, found.fault
-        self._secrets = found.secrets
+        self._secrets, self._protected = found.secrets, found.protected
+        is_protected = home is not None and any(map(home.resolve().is_relative_to, found.protected))
+        self.temp_dirs = TempDirs(base, home if is_protected else None)
+        self.temp_dirs.clear()
+        self.shared = base / _SHARED
+        self._modes = {
+            path: stat.S_IMODE(path.stat().st_mode) for path in map(Path, self._protected)
+        }
 
     def forget_discovery(self) -> None:
         """Make the next runs discover again what the API server serves."""
-        self._temp_dirs.forget_discovery()
+        self.temp_dirs.forget_discovery()
 
     def path_of(self, ref: ObjectRef) -> Path:
         """Return the path of the dir of a resource, which may not exist."""
@@ -209,26 +218,45 @@ class RunDirs:
 
     def open(self, ref: ObjectRef, *, create: bool = True) -> RunDir:
         """Open the dir of a resource; see `open_directory`. Raises OSError."""
+        self._restore_modes()
         own = open_directory(self.path_of(ref), create=create)
-        return RunDir(own, self._temp_dirs, self.isolation, self._secrets)
+        return RunDir(own, self.temp_dirs, self.isolation, self._secrets, self._protected)
+
+    def check(self) -> str | None:
+        """Return why no run can start, None if runs can, as far as files are concerned."""
+        probe = self.base / f".probe-{os.getpid()}"
+        try:
+            self._restore_modes()
+            with contextlib.suppress(FileExistsError):
+                probe.mkdir(mode=0o700)
+            probe.rmdir()
+        except OSError as error:
+            return f"cannot write to --work-dir {self.base}: {error.strerror or error}"
+        return None
+
+    def _restore_modes(self) -> None:
+        """Restore modes of directories that are used by all runs, which a run may have changed.
+
+        Landlock has no rule for chmod. Raises OSError.
+        """
+        for path, mode in self._modes.items():
+            restore_mode(path, mode)
+        with contextlib.suppress(FileNotFoundError), open_directory(self.shared) as shared:
+            for name in shared.files():
+                restore_mode(self.shared / name, _SHARED_FILE_MODE)
 
     def remove(self, ref: ObjectRef) -> None:
         """Remove the dir of a deleted resource and parents that became empty."""
         path = self.path_of(ref)
+        self.temp_dirs.remove_all(path)
         with contextlib.suppress(FileNotFoundError), open_directory(path.parent) as parent:
-            with (
-                contextlib.suppress(FileNotFoundError),
-                parent.below(path.name) as own,
-                own.below("artifacts") as runs,
-            ):
-                for run in runs.directories():
-                    self._temp_dirs.remove(run)
             parent.remove(path.name)
         self._remove_empty_parents(path)
         self.forget_command(ref)
-        kept = {*DIR_NAMES, _SHARED, rerun_command.DIR_NAME}
-        if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in kept):
-            self._temp_dirs.remove_all()
+        kept = {_SHARED, rerun_command.DIR_NAME}
+        others = (path for path in self.base.iterdir() if path.name not in kept)
+        if not any(path.is_dir() and not path.name.startswith(".") for path in others):
+            self.temp_dirs.forget_discovery()
 
     def forget_command(self, ref: ObjectRef) -> None:
         """Remove the command that repeats the last failed run of a resource."""
@@ -245,6 +273,36 @@ class RunDirs:
                 parent.rmdir()
 
 
+def create_work_dir(base: Path) -> Path:
+    """Create the directory of all private data dirs, if missing; return its path without links.
+
+    Raises ConfigError if it cannot be used.
+    """
+    # Runs have other working directories, so the path has to be absolute; and it must have no
+    # links, so that any link found later was made by a run.
+    base = base.resolve()
+    try:
+        # mode= of mkdir with parents=True applies to the last directory only.
+        for path in (*reversed(base.parents), base):
+            if not path.exists():
+                path.mkdir(mode=0o700, exist_ok=True)
+        is_trusted = _is_trusted(base.stat())
+    except OSError as error:
+        raise _unusable(base, error) from error
+    if not is_trusted:
+        raise ConfigError(
+            f"--work-dir {base} belongs to another user; set it to a directory of this user"
+        )
+    return base
+
+
+def _unusable(base: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"--work-dir {base}: cannot write to it ({error.strerror or error}); set it to a "
+        "directory that the operator can create and write to, such as a mounted emptyDir"
+    )
+
+
 def _is_trusted(base: os.stat_result) -> bool:
     # Volumes of Pods are owned by root, like /tmp, which has the sticky bit.
     is_volume = base.st_uid == 0 and not base.st_mode & stat.S_ISVTX
@@ -253,7 +311,10 @@ def _is_trusted(base: os.stat_result) -> bool:
 
 def _lock(base: Path) -> int:
     # Two operators with the same work dir would overwrite each other's files.
-    descriptor = os.open(base / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(base / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(base, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,91 +1,196 @@
-"""Manage the temporary directory of each run and the discovery caches that runs share.
+"""Manage the directory of each run: TMPDIR, home directory, and the discovery that runs share.
 
-Each run has a TMPDIR of its own, which is removed after the run. Python clients of the API cache
-their discovery in TMPDIR, and discovery takes longer than most plays: these files are copied from
-run to run.
+Its name is a secret of the run and of the operator, because a process of the same user could
+otherwise change its mode, or use its sockets. Python clients of the API cache their discovery in
+TMPDIR, and discovery takes longer than most plays: runs get copies of files that a process wrote
+in which nothing of a run was loaded (`forkserver/discovery.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import secrets
 import shutil
-import stat
-import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
-DIR_NAMES = ("tmp", "discovery")
-"""Directories below the work dir that are used here; see `rundir`."""
-_DISCOVERY = ("k8srcp-*.json", "osrcp-*.json")
-"""Cache files of kubernetes.core and the Kubernetes client."""
-_MAX_CACHES = 8
-"""Caches kept, newest first. Each is for one API server and user; roles may use several."""
+from operator_runner.ansible.nofollow_io import MAX_READ_BYTES, Directory, open_directory
+from operator_runner.core import json_bounds
+from operator_runner.core.model import Json
+
+_RUN, _SERVER, _DISCOVERY = ".run-", ".server-", ".discovery-"
+_HOME = "home"
+_CACHES = "k8srcp-*.json"
+"""Cache files of kubernetes.core."""
+_OWN_IN_HOME = {".ansible": frozenset({"tmp", "cp", "pc"})}
+"""Directories of a home directory that each run has for itself, and entries that it makes there."""
+_VERSION = re.compile(r"[a-z0-9.-]{1,253}/[a-z0-9]{1,63}|v[0-9a-z]{1,62}")
+_MAX_VERSIONS = 64
+"""API versions that are discovered for all; runs discover further ones themselves."""
+
+
+def server_dir(base: Path) -> Path:
+    """Return an unused path below the work dir for a fork server of this process."""
+    return base / f"{_SERVER}{os.getpid()}-{secrets.token_hex(8)}"
+
+
+@dataclass(slots=True)
+class _RunFiles:
+    """The directory of a run."""
+
+    path: Path
+    caches: dict[str, int]
+    """Sizes of the caches in it, by name."""
 
 
 class TempDirs:
-    """The temporary directories of runs, below the work dir `base`."""
+    """The directories of runs, below the work dir `base`."""
 
-    def __init__(self, base: Path) -> None:
-        """Touch nothing yet."""
-        self.base = base
-        self._outdated_ns = 0
-        """Caches that were written up to this time are not kept, in ns since the epoch."""
+    def __init__(self, base: Path, home: Path | None = None) -> None:
+        """Touch nothing yet. Runs have a home directory of their own that links into `home`.
 
-    def path(self, run_id: str) -> Path:
-        """Return the directory of a run, which may not exist.
-
-        It is short because paths of Unix sockets are limited to 107 bytes; see `socket_paths`.
+        Without `home`, theirs is that of the operator.
         """
-        return self.base / DIR_NAMES[0] / run_id
+        self.base = base
+        self._home = home
+        self._runs: dict[tuple[Path, str], _RunFiles] = {}
+        """By the private data dir of the resource, and the ID of the run."""
+        self._discovery: Path | None = None
+        """The directory with the caches that runs share."""
+        self._discovering: Path | None = None
+        self._wanted: set[str] = set()
+        """API versions that runs have discovered, such as apps/v1."""
+        self._shared: frozenset[str] = frozenset()
+        """Those that were asked for when the shared caches were made."""
+
+    def path(self, owner: Path, run_id: str) -> Path:
+        """Return the directory of a run, its TMPDIR. Raises KeyError if it has none.
+
+        `owner` is the private data dir of the resource. The path is short because those of Unix
+        sockets are limited to 107 bytes; see `socket_paths`.
+        """
+        return self._runs[owner, run_id].path
+
+    def home(self, owner: Path, run_id: str) -> Path | None:
+        """Return the home directory of a run, None if it is that of the operator."""
+        return None if self._home is None else self.path(owner, run_id) / _HOME
 
     def clear(self) -> None:
-        """Remove the directories of runs of a previous process."""
-        shutil.rmtree(self.base / DIR_NAMES[0], ignore_errors=True)
+        """Remove the directories of a previous process. Raises OSError."""
+        ours = f"{_SERVER}{os.getpid()}-"
+        with open_directory(self.base) as base:
+            for name in base.directories():
+                if name.startswith((_RUN, _DISCOVERY, _SERVER)) and not name.startswith(ours):
+                    base.remove(name)
 
-    def create(self, run_id: str) -> None:
+    def create(self, owner: Path, run_id: str) -> None:
         """Create the directory of a run, with the cached discovery. Raises OSError."""
-        self.path(run_id).mkdir(mode=0o700, parents=True)
-        self._cache.mkdir(mode=0o700, exist_ok=True)
-        for cached in self._cache.iterdir():
-            # Copies, because clients write to these files.
+        self.remove(owner, run_id)
+        path = self.base / f"{_RUN}{secrets.token_hex(8)}"
+        path.mkdir(mode=0o700)
+        files = self._runs[owner, run_id] = _RunFiles(path, {})
+        if self._home is not None:
+            _make_home(path / _HOME, self._home)
+        for cache in self._shared_caches():
             with contextlib.suppress(FileNotFoundError):  # forgotten just now
-                shutil.copy2(cached, self.path(run_id) / cached.name, follow_symlinks=False)
+                # Copies, because clients write to these files.
+                shutil.copyfile(cache, path / cache.name)
+                files.caches[cache.name] = (path / cache.name).stat().st_size
 
-    def remove(self, run_id: str) -> None:
-        """Remove the directory of a run and keep its discovery. Raises OSError."""
-        directory = self.path(run_id)
-        for pattern in _DISCOVERY:
-            for found in directory.glob(pattern):
-                if stat.S_ISREG(found.lstat().st_mode):
-                    self._keep(found)
-        shutil.rmtree(directory, ignore_errors=True)
+    def remove(self, owner: Path, run_id: str) -> None:
+        """Remove the directory of a run, if it has one. Raises OSError.
+
+        The name of a run may come from a directory that runs can write to.
+        """
+        files = self._runs.pop((owner, run_id), None)
+        if files is None:
+            return
+        with open_directory(self.base) as base:
+            with contextlib.suppress(FileNotFoundError), base.below(files.path.name) as own:
+                self._wanted |= set(_new_versions(own, files.caches))
+            base.remove(files.path.name)
+
+    def remove_all(self, owner: Path) -> None:
+        """Remove the directories of all runs of a resource. Raises OSError."""
+        for of, run_id in [*self._runs]:
+            if of == owner:
+                self.remove(owner, run_id)
+
+    def begin_discovery(self) -> Json | None:
+        """Return what `forkserver/discovery.py` is to do before a run; None: nothing.
+
+        `end_discovery` has to be called when that has ended. Raises OSError.
+        """
+        wanted = frozenset(sorted(self._wanted)[:_MAX_VERSIONS])
+        if self._discovering is not None or not wanted or wanted == self._shared:
+            return None
+        directory = self.base / f"{_DISCOVERY}{secrets.token_hex(8)}"
+        directory.mkdir(mode=0o700)
+        self._shared, self._discovering = wanted, directory
+        return {"directory": str(directory), "versions": sorted(wanted)}
+
+    def end_discovery(self, task: Json, *, done: bool) -> None:
+        """Share what has been discovered with later runs, if it was done. Raises OSError."""
+        directory = Path(task["directory"])
+        if self._discovering != directory:  # outdated meanwhile
+            self._remove(directory)
+            return
+        self._discovering = None
+        if done:
+            self._discovery, directory = directory, self._discovery or directory
+        if directory != self._discovery:
+            self._remove(directory)
 
     def forget_discovery(self) -> None:
-        """Make the next runs discover again: the API server has changed what it serves.
+        """Make the next runs discover again: the API server has changed what it serves."""
+        old, self._discovery, self._discovering = self._discovery, None, None
+        self._shared = frozenset()
+        if old is not None:
+            self._remove(old)
 
-        Runs in progress have copies of the caches, which are not kept either.
-        """
-        self._outdated_ns = time.time_ns()
-        with contextlib.suppress(FileNotFoundError):
-            for cached in self._cache.iterdir():
-                cached.unlink(missing_ok=True)
+    def _shared_caches(self) -> Iterable[Path]:
+        return () if self._discovery is None else self._discovery.glob(_CACHES)
 
-    def remove_all(self) -> None:
-        """Remove the directories and the caches."""
-        for name in DIR_NAMES:
-            shutil.rmtree(self.base / name, ignore_errors=True)
+    def _remove(self, directory: Path) -> None:
+        with open_directory(self.base) as base:
+            base.remove(directory.name)
 
-    @property
-    def _cache(self) -> Path:
-        return self.base / DIR_NAMES[1]
 
-    def _keep(self, found: Path) -> None:
-        if found.stat().st_mtime_ns <= self._outdated_ns:
-            return
-        kept = self._cache / found.name
-        if kept.exists() and kept.stat().st_mtime_ns == found.stat().st_mtime_ns:
-            return
-        os.replace(found, kept)  # noqa: PTH105 (atomic, because runs may copy it now)
-        caches = sorted(self._cache.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        for old in caches[:-_MAX_CACHES]:
-            old.unlink()
+def _make_home(home: Path, real: Path) -> None:
+    """Make a home directory whose entries are links to those of the real one."""
+    home.mkdir(mode=0o700)
+    for name, omitted in {"": frozenset(_OWN_IN_HOME), **_OWN_IN_HOME}.items():
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
+            os.scandir(real / name) as entries,
+        ):
+            if name:
+                (home / name).mkdir(mode=0o700)
+            for entry in entries:
+                if entry.name not in omitted:
+                    (home / name / entry.name).symlink_to(entry.path)
+
+
+def _new_versions(own: Directory, copied: dict[str, int]) -> Iterator[str]:
+    """Yield the API versions in the caches of a run that it has not got from others."""
+    for name in own.files():
+        if not fnmatch(name, _CACHES):
+            continue
+        try:
+            size = (own.path / name).lstat().st_size
+            if size == copied.get(name) or size > MAX_READ_BYTES:
+                continue
+            found = [
+                f"{group}/{version}" if group else version
+                for groups in json_bounds.decode(own.read(name).encode())["resources"].values()
+                for group, versions in groups.items()
+                for version, resources in versions.items()
+                if resources["resources"]
+            ]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # a run may have written anything
+        yield from [each for each in found if _VERSION.fullmatch(each)][:_MAX_VERSIONS]

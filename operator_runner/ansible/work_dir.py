@@ -18,8 +18,12 @@ _IMAGE_WORK_DIR = Path("/var/lib/operator-runner")
 def resolve_work_dir(
     work_dir: Path, default: Path = DEFAULT_WORK_DIR, image_dir: Path = _IMAGE_WORK_DIR
 ) -> Path:
-    """Return the directory to use for `work_dir`; if it is another one, make a link to it."""
-    if work_dir != default or (default.is_dir() and not default.is_symlink()):
+    """Return the directory to use for `work_dir`; if it is another one, make a link to it.
+
+    A volume that is mounted at the default path is used. Anything else there may have been left by
+    a run of an earlier process.
+    """
+    if work_dir != default or os.path.ismount(default):
         return work_dir
     if not os.access(image_dir, os.W_OK | os.X_OK):
         return work_dir

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -66,7 +69,14 @@ def rundirs_of(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
     credentials: Sequence[Path] = ()
     if settings.hide_credentials:
         credentials = credential_files(settings.kubeconfig, settings.webhook.cert_dir)
-    rundirs = RunDirs(work_dir, isolate=isolate and hidden is None, credentials=credentials)
+    home = Path.home()
+    rundirs = RunDirs(
+        work_dir,
+        isolate=isolate and hidden is None,
+        credentials=credentials,
+        protected=_protected(settings, contents, home),
+        home=home,
+    )
     fault = rundirs.fault
     if isolate and hidden is not None:
         fault = f"{hidden} is inside --work-dir, which is hidden from runs; set another --work-dir"
@@ -74,3 +84,20 @@ def rundirs_of(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
         extent = "partial" if rundirs.isolation.processes else "unavailable"
         _log.warning(f"Run isolation is {extent}", reason=fault)
     return rundirs
+
+
+def _protected(settings: Settings, contents: Sequence[Path], home: Path) -> list[Path]:
+    """Return directories of this user with what the operator, or later runs, load or obey."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    folders = [
+        home,
+        settings.watches_file.parent,
+        Path(sys.prefix),
+        *_lookup(settings.ansible).roles,
+    ]
+    folders += [path if path.is_dir() else path.parent for path in contents]
+    resolved = dict.fromkeys(path.resolve() for path in folders if path.is_dir())
+    found = [
+        path for path in resolved if os.access(path, os.W_OK) and not temporary.is_relative_to(path)
+    ]
+    return [path for path in found if not {*path.parents} & {*found}]

@@ -21,7 +21,9 @@ from operator_runner.ansible.executor import (
     open_launcher,
 )
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
+from operator_runner.ansible.rundir import create_work_dir
 from operator_runner.ansible.templating.effective_types import log_types
+from operator_runner.ansible.work_dir import resolve_work_dir
 from operator_runner.app.ansible_setup import (
     log_plugins_with_memory,
     variable_names_of,
@@ -149,7 +151,14 @@ async def _start(
     def started(why: ServerStart) -> None:
         metrics.machine.fork_servers.labels(why).inc()
 
-    opening = open_launcher(settings.executor, settings.ansible, started, contents, names)
+    opening = open_launcher(
+        settings.executor,
+        settings.ansible,
+        started,
+        contents,
+        names,
+        work_dir=create_work_dir(resolve_work_dir(settings.work_dir)),
+    )
     launcher = await stack.enter_async_context(open_in_background(opening))
     operator = Operator(
         settings,
@@ -355,6 +364,7 @@ class Operator:
         await self._execution.start(stack)
         # Not before: a standby replica is ready from here on.
         self._health.ready("watches", self._why_not_ready)
+        self._health.ready("work-dir", self._execution.rundirs.check)
 
     async def run(self, load: Callable[[], Sequence[Watch]]) -> int | None:
         """Acquire leadership, work until a signal or a failure, and shut down; see `run`."""

@@ -22,7 +22,7 @@ from operator_runner.core.settings import DISABLED_PATCHES, AnsibleSettings
 
 _GRACE_SECONDS = 10.0
 """Time between SIGTERM and SIGKILL of a run; longer than the play's in `processes`."""
-_PROGRAM = (sys.executable, "-m", "operator_runner.ansible.cold.run")
+_PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.cold.run")
 
 
 @dataclass(slots=True)

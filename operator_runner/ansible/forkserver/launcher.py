@@ -110,8 +110,9 @@ class WarmLauncher:
         started: Callable[[ServerStart], None],
         contents: Sequence[Path] = (),
         names: int | None = None,
+        work_dir: Path | None = None,
     ) -> None:
-        """Take settings, roles and playbooks of all runs.
+        """Take settings, roles and playbooks of all runs, and the directory of their files.
 
         `started` is called with the reason of each start of a server. The first one writes the
         reserved names of Ansible to the descriptor `names`, which is closed then.
@@ -120,6 +121,7 @@ class WarmLauncher:
         self._contents = contents
         self._started = started
         self._names = names
+        self._work_dir = work_dir
         self._why: ServerStart = "start"
         self._server: ForkServer | None = None
         self._retired: list[ForkServer] = []
@@ -149,7 +151,7 @@ class WarmLauncher:
     async def _start_one(self) -> ForkServer:
         names, self._names = self._names, None
         try:
-            return await start_server(self._ansible, self._contents, names)
+            return await start_server(self._ansible, self._contents, names, self._work_dir)
         finally:
             if names is not None:
                 os.close(names)
@@ -172,6 +174,7 @@ class WarmLauncher:
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
         """Start a run; leaving the block ends its remaining processes."""
         spec = run_spec(request, rundir, self._ansible)
+        discovery = spec["discovery"] = rundir.temp_dirs.begin_discovery()
         header = {
             "requested_at": request.requested_at,
             "content": str(request.content.path),
@@ -180,11 +183,16 @@ class WarmLauncher:
         }
         with self._unloading.use():
             forking = asyncio.create_task(self._fork(message(header, spec)))
+            done = False
             try:
                 fork = await asyncio.shield(forking)
+                done = fork.has_discovered
             except asyncio.CancelledError:
                 await (await forking).end()
                 raise
+            finally:
+                if discovery is not None:
+                    rundir.temp_dirs.end_discovery(discovery, done=done)
             try:
                 yield WarmRun(EventStream(fork.reader))
             finally:
@@ -202,7 +210,7 @@ class WarmLauncher:
             reader, writer, answer = await _ask(server, spec)
             if "pid" in answer:
                 server.began()
-                return _Fork(server, reader, writer, answer["pid"])
+                return _Fork(server, reader, writer, answer["pid"], answer["discovered"])
             writer.close()
             if "refused" in answer:
                 raise RunError(f"the run could not be forked: {answer['refused']}")
@@ -257,6 +265,8 @@ class _Fork:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     pid: int
+    has_discovered: bool
+    """Whether the discovery that the run was asked for is done."""
 
     async def end(self) -> None:
         """End the run: its supervisor does, once our end is closed; by force after a while."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
+import secrets
 import socket
 import sys
 import traceback
@@ -36,6 +38,7 @@ _PER_RUN = {
     "ANSIBLE_CACHE_PLUGIN_CONNECTION",
     "ANSIBLE_JINJA2_NATIVE",
     "ANSIBLE_LOCAL_TEMP",
+    "ANSIBLE_PERSISTENT_CONTROL_PATH_DIR",
     "ANSIBLE_REMOTE_TEMP",
     "ANSIBLE_ROLES_PATH",
 }
@@ -82,6 +85,8 @@ def _be_a_new_process() -> None:
     begin_process()
     die_with_parent(os.getppid())
     random.seed()
+    # Who has the key of a play can run code in it: multiprocessing unpickles what clients send.
+    multiprocessing.current_process().authkey = secrets.token_bytes()
 
 
 def _is_as_loaded(environment: dict[str, str], preloaded: dict[str, str]) -> bool:

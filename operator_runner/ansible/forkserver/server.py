@@ -38,8 +38,10 @@ from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.process_tree import (
     END_SIGNALS,
     adopt_orphans,
+    become_reaper,
     die_with_parent,
     end_descendants,
+    has_children,
 )
 from operator_runner.ansible.runner import run_environment, write_line
 
@@ -160,6 +162,7 @@ class Server:
         `children` are processes that were forked meanwhile. `scope` are the arguments of
         `landlock.scope_signals`; None: it is not called.
         """
+        self._operator = os.getppid()
         self._scope = scope
         self._patches = patches
         self._control = control
@@ -182,7 +185,7 @@ class Server:
         signal.set_wakeup_fd(wake_writer)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in END_SIGNALS:
-            signal.signal(number, lambda *_: self._end())
+            signal.signal(number, lambda *_: self._end(with_daemons=True))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._reap()
         while True:
@@ -360,7 +363,8 @@ class Server:
                     orphan.kill()
             psutil.wait_procs(orphans, timeout=1)
 
-    def _end(self) -> NoReturn:
+    def _end(self, *, with_daemons: bool = False) -> NoReturn:
+        """End all runs, and with the operator what runs have left behind."""
         self._retire()
         for pid in self._runs:
             with contextlib.suppress(ProcessLookupError):
@@ -368,6 +372,10 @@ class Server:
         for pid in self._runs:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+        if with_daemons:
+            end_descendants(os.getpid(), 0.0)
+        elif has_children():
+            become_reaper(self._operator)
         os._exit(0)
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -25,6 +24,7 @@ from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, messa
 from operator_runner.ansible.patches.selection import Mismatch
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
+from operator_runner.ansible.temp_dirs import server_dir
 from operator_runner.core.ansible_core import check_core
 from operator_runner.core.async_tasks import finish_in_thread
 from operator_runner.core.errors import RunError
@@ -110,8 +110,11 @@ class ForkServer:
 
     async def stop(self) -> int:
         """End it and all its runs; by force if they do not end. Return its exit status."""
-        self._control.close()
-        await end_tree(self._process, _GRACE_SECONDS)
+        try:
+            # Before the socket is closed, after which daemons of its runs would continue.
+            await end_tree(self._process, _GRACE_SECONDS)
+        finally:
+            self._control.close()
         return await self._process.wait()
 
     def _close_if_done(self) -> None:
@@ -132,18 +135,22 @@ def exit_reason(status: int | None, report: str) -> str:
 
 
 async def start_server(
-    ansible: AnsibleSettings, contents: Sequence[Path] = (), names: int | None = None
+    ansible: AnsibleSettings,
+    contents: Sequence[Path] = (),
+    names: int | None = None,
+    work_dir: Path | None = None,
 ) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason.
 
     This is ForkServerKilled after a signal, such as SIGKILL where memory is low. `contents` are the
     roles and playbooks that it will run. `names` is a descriptor to which it writes the reserved
-    names of Ansible, if it lists them.
+    names of Ansible, if it lists them. It loads Ansible in a directory below `work_dir`, which runs
+    cannot write to, by default below TMPDIR.
     """
     check_core()
     environment = common_environment(ansible)
     # The server creates it and is signalled when we end: it is removed even if we are killed.
-    scratch = Path(tempfile.gettempdir(), f"operator-runner-{secrets.token_hex(8)}")
+    scratch = server_dir(Path(tempfile.gettempdir()) if work_dir is None else work_dir)
     orders: Json = {
         "parent": os.getpid(),
         "envvars": environment,

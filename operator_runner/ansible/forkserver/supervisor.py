@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from ansible_runner import runner as ansible_runner_module
 
+from operator_runner.ansible.forkserver.discovery import discover
 from operator_runner.ansible.forkserver.forks import fork
 from operator_runner.ansible.forkserver.messages import Message, wait_readable
 from operator_runner.ansible.forkserver.module_forks import ModuleForks
@@ -90,7 +91,9 @@ def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
 
 def _supervise(spec: dict[str, Any], operator: socket.socket, *, scoped: bool) -> NoReturn:
     lines = operator.makefile("w", encoding="utf-8")
-    write_line(lines, {"pid": os.getpid()})
+    task = spec["discovery"]
+    found = task is not None and discover(task, {**os.environ, **spec["envvars"]})
+    write_line(lines, {"pid": os.getpid(), "discovered": found})
     try:
         _enter(spec["sandbox"], scoped=scoped)
         left = run_play(spec, lines)

@@ -42,7 +42,7 @@ def write_transmission(
     # Imported here to keep the start of operators without Jobs fast.
     from ansible_runner import interface  # noqa: PLC0415
 
-    folder = rundir.temp_dirs.path(request.run_id)
+    folder = rundir.temp_dir(request.run_id)
     staged = folder / "transmitted"
     shutil.rmtree(staged, ignore_errors=True)
     project = staged / "project"

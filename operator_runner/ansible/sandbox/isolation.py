@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +36,8 @@ class Sandbox:
 
     Below the directory `hidden` it can access only the directories in `visible`, and read those
     in `readable`. It cannot read `secrets`, files and directories with the operator's credentials.
+    It can read the directories `protected`, as far as they are not `hidden`, but not change them:
+    what later runs and the operator load.
     """
 
     isolation: Isolation
@@ -42,12 +45,14 @@ class Sandbox:
     visible: tuple[str, ...]
     readable: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, encoded: dict[str, Any]) -> Self:
         """Return the sandbox that `as_json` encoded."""
         isolation = Isolation(**encoded["isolation"])
-        parts = (tuple(encoded[name]) for name in ("visible", "readable", "secrets"))
+        names = ("visible", "readable", "secrets", "protected")
+        parts = (tuple(encoded[name]) for name in names)
         return cls(isolation, encoded["hidden"], *parts)
 
     def as_json(self) -> dict[str, Any]:
@@ -63,7 +68,7 @@ class Sandbox:
         if self.isolation.signals and not scoped:
             landlock.scope_signals(paths_follow=not self.isolation.mounts)
         if self.isolation.mounts:
-            mounts.hide(self.hidden, self.visible, self.readable)
+            mounts.hide(self.hidden, self.visible, self.readable, self.protected)
             mounts.mask(self.secrets)
         self._restrict()
 
@@ -77,10 +82,12 @@ class Sandbox:
         if not self.isolation.processes:
             return
         if not self.isolation.mounts:
-            closed = [self.hidden] if self.isolation.paths else []
-            closed += filter(os.path.exists, self.secrets)
-            allowed = [*all_except(*map(Path, closed)), *self.visible] if closed else ["/"]
-            landlock.restrict(allowed, self.readable)
+            closed = [Path(self.hidden)] if self.isolation.paths else []
+            closed += filter(Path.exists, map(Path, self.secrets))
+            protected = [path for path in map(Path, self.protected) if path.exists()]
+            writable = [*all_except(*closed, *protected), *self.visible]
+            readable = [*self.readable, *_covering(protected, closed)]
+            landlock.restrict(writable if closed or protected else ["/"], readable)
         elif not self.isolation.signals:
             landlock.restrict(["/"])  # signal scopes deny access to other processes as well
         if self.isolation.limits:
@@ -88,13 +95,21 @@ class Sandbox:
         capabilities.drop()
 
 
-def all_except(*closed: Path) -> list[str]:
-    """Return paths that cover all files except those below `closed`. Raises OSError.
+def _covering(protected: Iterable[Path], closed: Sequence[Path]) -> Iterator[str]:
+    """Yield paths that cover the protected directories except for what is closed in them."""
+    for directory in protected:
+        inside = [path for path in closed if path.resolve().is_relative_to(directory.resolve())]
+        yield from all_except(*inside, below=directory.resolve()) if inside else [str(directory)]
+
+
+def all_except(*closed: Path, below: Path = Path("/")) -> list[str]:
+    """Return paths that cover all files `below` except those below `closed`. Raises OSError.
 
     Landlock has no exceptions from allowed paths, so all others have to be listed.
     """
     resolved = {path.resolve() for path in closed}
     above = {parent for path in resolved for parent in path.parents}
+    above = {path for path in above if path.is_relative_to(below)}
     # Paths below a closed directory are closed with it.
     above -= resolved | {path for path in above if resolved & {*path.parents}}
     excluded = {str(path) for path in (*resolved, *above)}
@@ -109,10 +124,14 @@ def all_except(*closed: Path) -> list[str]:
     return found
 
 
-def writable_ancestor(path: Path) -> Path | None:
+def writable_ancestor(path: Path, protected: Sequence[Path] = ()) -> Path | None:
     """Return a directory above `path` that runs can write to, None if runs cannot write to any.
 
-    With path rules a run could not read what it creates in such a directory.
+    They cannot write below `protected`. With path rules a run could not read what it creates in
+    such a directory.
     """
-    above = path.resolve().parents
-    return next((parent for parent in above if os.access(parent, os.W_OK)), None)
+    closed = [each.resolve() for each in protected]
+    for parent in path.resolve().parents:
+        if not any(map(parent.is_relative_to, closed)) and os.access(parent, os.W_OK):
+            return parent
+    return None

@@ -27,6 +27,8 @@ class ProbeResult:
     fault: str | None
     secrets: tuple[str, ...] = ()
     """The credentials that are hidden from runs."""
+    protected: tuple[str, ...] = ()
+    """The directories that runs can only read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +44,20 @@ class _Errors:
     """The seccomp filter for resource limits."""
 
 
-def probe_isolation(work_dir: Path, credentials: Sequence[Path] = ()) -> ProbeResult:
+def probe_isolation(
+    work_dir: Path, credentials: Sequence[Path] = (), protected: Sequence[Path] = ()
+) -> ProbeResult:
     """Return how far runs can be isolated from each other and from the operator.
 
     Their files are below `work_dir`. `credentials` are files and directories of the operator,
-    which may not exist yet.
+    which may not exist yet. Directories in `protected` are not to be written by runs.
     """
     errors = _probe()
     if errors.restricting is not None:
         return ProbeResult(Isolation(), _UNAVAILABLE.format(errors.restricting))
-    path_error = errors.mounting and _path_rule_error(work_dir)
+    unprotected = {} if errors.mounting is None else _unprotected(protected)
+    kept = [path for path in protected if path not in unprotected]
+    path_error = errors.mounting and _path_rule_error(work_dir, kept)
     isolation = Isolation(
         mounts=errors.mounting is None,
         paths=errors.mounting is not None and path_error is None,
@@ -59,9 +65,10 @@ def probe_isolation(work_dir: Path, credentials: Sequence[Path] = ()) -> ProbeRe
         signals=errors.scoping is None,
         limits=errors.limiting is None,
     )
-    exposed = {} if isolation.mounts else _exposed_credentials(credentials)
+    exposed = {} if isolation.mounts else _exposed_credentials(credentials, kept)
     secrets = tuple(str(path) for path in credentials if path not in exposed)
-    return ProbeResult(isolation, "; ".join(_faults(errors, path_error, exposed)) or None, secrets)
+    fault = "; ".join(_faults(errors, path_error, exposed, unprotected)) or None
+    return ProbeResult(isolation, fault, secrets, tuple(map(str, kept)))
 
 
 _UNAVAILABLE = (
@@ -71,20 +78,26 @@ _UNAVAILABLE = (
 )
 
 
-def _exposed_credentials(credentials: Sequence[Path]) -> dict[Path, str]:
+def _exposed_credentials(credentials: Sequence[Path], protected: Sequence[Path]) -> dict[Path, str]:
     """Return the credentials that path rules cannot hide, with the reason."""
     found: dict[Path, str] = {}
     for path in credentials:
-        writable = writable_ancestor(path)
+        writable = writable_ancestor(path, protected)
         if writable is not None:
             found[path] = f"runs can write to {writable}"
-        elif path.exists() and (reason := _path_rule_error(path)) is not None:
+        elif path.exists() and (reason := _path_rule_error(path, protected)) is not None:
             found[path] = reason
     return found
 
 
-def _path_rule_error(path: Path) -> str | None:
-    writable = writable_ancestor(path)
+def _unprotected(protected: Sequence[Path]) -> dict[Path, str]:
+    """Return the directories that path rules cannot protect from changes, with the reason."""
+    errors = {path: _path_rule_error(path) for path in protected}
+    return {path: error for path, error in errors.items() if error is not None}
+
+
+def _path_rule_error(path: Path, protected: Sequence[Path] = ()) -> str | None:
+    writable = writable_ancestor(path, protected)
     if writable is not None:
         return f"runs can write to {writable}"
     try:
@@ -94,7 +107,12 @@ def _path_rule_error(path: Path) -> str | None:
     return None
 
 
-def _faults(errors: _Errors, path_error: str | None, exposed: Mapping[Path, str]) -> Iterator[str]:
+def _faults(
+    errors: _Errors,
+    path_error: str | None,
+    exposed: Mapping[Path, str],
+    unprotected: Mapping[Path, str],
+) -> Iterator[str]:
     if path_error is not None:
         yield (
             f"runs can read each other's files below --work-dir ({path_error}); set it to a"
@@ -107,6 +125,11 @@ def _faults(errors: _Errors, path_error: str | None, exposed: Mapping[Path, str]
                 f"runs can read {path} ({reason}); move it to a directory that they can list but"
                 " not write to, nor any parent of it"
             )
+    for path, reason in unprotected.items():
+        yield (
+            f"runs can change files in {path}, which later runs load ({reason}); move it to a"
+            " directory that they can list but not write to, nor any parent of it"
+        )
     if errors.scoping is not None:
         yield f"runs can send signals to the operator and to each other ({errors.scoping})"
     if errors.limiting is not None:

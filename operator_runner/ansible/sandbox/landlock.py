@@ -17,7 +17,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """System call numbers, equal on all architectures."""
 _VERSION = 1
 _PATH_BENEATH = 1
-_WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2
+_WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
 _REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
 _REFER = 1 << 13
 """Link or rename into another directory: denied by default, since ABI version 2."""
@@ -50,7 +50,8 @@ def restrict(usable: Iterable[str], readable: Iterable[str] = ()) -> None:
     """Restrict this process, and all that it starts from now on, to files below these paths.
 
     Files below `usable` can be read, written, created and removed as before, files below
-    `readable` can be read; everything can be listed and executed as before. For any paths, these
+    `readable` can be read, and directories below both can be listed; everything can be executed as
+    before. For any paths, these
     processes can neither access other processes (environment, memory, descriptors in /proc) nor
     mount anything. Raises OSError: ENOSYS or EOPNOTSUPP if the kernel has no Landlock, EINVAL if
     it is older than 5.19, EPERM without CAP_SYS_ADMIN unless no_new_privs is set.
@@ -58,13 +59,13 @@ def restrict(usable: Iterable[str], readable: Iterable[str] = ()) -> None:
     file_access = _READ_FILE | _WRITE_FILE
     if _abi_version() >= _TRUNCATE_ABI:
         file_access |= _TRUNCATE
-    all_access = file_access | _REMOVE_AND_MAKE | _REFER
+    all_access = file_access | _READ_DIR | _REMOVE_AND_MAKE | _REFER
     ruleset = _create(_Ruleset(all_access))
     try:
         for path in usable:
             _allow(ruleset, path, all_access, file_access)
         for path in readable:
-            _allow(ruleset, path, _READ_FILE, _READ_FILE)
+            _allow(ruleset, path, _READ_FILE | _READ_DIR, _READ_FILE)
         _syscall("landlock_restrict_self", _RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

@@ -18,11 +18,16 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 0x1, 0x2, 0x4, 0x20
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 
 
-def hide(directory: str, keep: Sequence[str] = (), read_only: Sequence[str] = ()) -> None:
+def hide(
+    directory: str,
+    keep: Sequence[str] = (),
+    read_only: Sequence[str] = (),
+    protected: Sequence[str] = (),
+) -> None:
     """Hide `directory`, except `keep` and `read_only`, from this process and its children.
 
-    Both list existing directories below it; those in `read_only` cannot be written. Raises
-    OSError, EPERM without CAP_SYS_ADMIN.
+    Both list existing directories below it; those in `read_only` cannot be written, nor those in
+    `protected`, which may be anywhere. Raises OSError, EPERM without CAP_SYS_ADMIN.
     """
     call("unshare", _CLONE_NEWNS)
     # Mounts of the host propagate into the namespace, but not out of it.
@@ -30,6 +35,9 @@ def hide(directory: str, keep: Sequence[str] = (), read_only: Sequence[str] = ()
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
     shown = [(path, os.open(path, flags)) for path in (*keep, *read_only)]
     try:
+        for path in filter(os.path.isdir, protected):
+            _mount(path, path, None, _MS_BIND | _MS_REC)
+            _mount(None, path, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
         _mount("tmpfs", directory, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0700")
         for path, descriptor in shown:
             Path(path).mkdir(parents=True)

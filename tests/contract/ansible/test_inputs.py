@@ -27,12 +27,11 @@ def rundir(tmp_path: Path) -> Iterator[RunDir]:
     """Give a run's directory; the run itself never comes."""
     with RunDirs(tmp_path / "work").open(REF) as prepared:
         yield prepared
-        prepared.temp_dirs.remove("one")
+        prepared.temp_dirs.remove(prepared.path, "one")
 
 
 def hosts(rundir: RunDir, inventory: Path | None = None) -> str:
     rundir.prepare(request(RunContent()), replace(PLAIN, inventory=inventory))
-    rundir.temp_dirs.remove("one")
     return (rundir.path / "inventory" / "hosts").read_text()
 
 
@@ -50,8 +49,7 @@ def test_localhost_has_the_python_of_the_virtual_environment(
         monkeypatch.setenv("VIRTUAL_ENV", environment)
 
     line = f"localhost ansible_connection=local ansible_python_interpreter={python}"
-    temporary = f"ansible_remote_tmp={rundir.temp_dirs.path('one')}"
-    assert hosts(rundir) == f"{line} {temporary}\n"
+    assert hosts(rundir) == f"{line} ansible_remote_tmp={rundir.temp_dir('one')}\n"
     monkeypatch.setenv("ANSIBLE_REMOTE_TMP", "/var/tmp")
     assert hosts(rundir) == f"{line}\n"
 

@@ -564,7 +564,9 @@ def test_the_usual_work_dir_leads_to_that_of_the_image(tmp_path: Path) -> None:
     assert usual.readlink() == store
     usual.unlink()
     usual.mkdir()
-    assert resolve_work_dir(usual, usual, store) == usual
+    assert resolve_work_dir(usual, usual, store) == store
+    mounted = Path("/dev/shm")
+    assert resolve_work_dir(mounted, mounted, store) == mounted
 
 
 @pytest.mark.parametrize(
@@ -580,18 +582,18 @@ def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> 
         with rundir.artifacts("one") as artifacts:
             artifacts.write("stdout", f"of {rundir.path.name}")
         if rundir is other:
-            rundir.temp_dirs.remove("one")
+            rundir.temp_dirs.remove(rundir.path, "one")
     before = _contents(other.path)
-    for place in (own.path / part, own.temp_dirs.path("one") / "k8srcp-x.json"):
+    for place in (own.path / part, own.temp_dir("one") / "k8srcp-x.json"):
         if place.is_dir():
             shutil.rmtree(place)
         place.unlink(missing_ok=True)
     (own.path / part).symlink_to(other.path / part)
-    (own.temp_dirs.path("one") / "k8srcp-x.json").symlink_to(other.kubeconfig)
+    (own.temp_dir("one") / "k8srcp-x.json").symlink_to(other.kubeconfig)
     assert "of b" not in own.output("one")
     own.clean_up(request, left_processes=False)
     own.prepare(replace(request, run_id="two", kubeconfig="second"), SETTINGS)
-    assert list(own.temp_dirs.path("two").iterdir()) == []
+    assert list(own.temp_dir("two").iterdir()) == []
     assert not (own.path / "env" / "extravars").is_symlink()
     assert own.kubeconfig.read_text() == "second"
     assert _contents(other.path) == before

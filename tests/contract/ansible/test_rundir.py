@@ -11,7 +11,7 @@ from operator_runner.ansible import rerun_command
 from operator_runner.ansible.history import recorded_resources
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import GVK, ObjectRef, RunContent, RunRequest
+from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 from tests.support.timestamps import wait_for_new_timestamp
 
@@ -44,16 +44,17 @@ def run(
     *,
     left_processes: bool = False,
     command: str = "",
+    cache: str = "",
     dry_run: bool = False,
 ) -> Path:
-    """Prepare and close a run that leaves a file and a discovery cache; return its TMPDIR."""
+    """Prepare and close a run that leaves files and a discovery cache; return its TMPDIR."""
     # The times of their directories are the order of runs.
     wait_for_new_timestamp(rundirs.base.parent)
     with rundirs.open(REF) as rundir:
         rundir.prepare(request(run_id, dry_run=dry_run), AnsibleSettings())
-        scratch = rundir.temp_dirs.path(run_id)
+        scratch = rundir.temp_dir(run_id)
         (scratch / "left").touch()
-        (scratch / "k8srcp-1.json").write_text(run_id)
+        (scratch / "k8srcp-1.json").write_text(cache)
         with rundir.artifacts(run_id) as artifacts:
             text = command or json.dumps({"command": [], "env": {"SECRET": "xyzzy"}})
             artifacts.write("command", text)
@@ -61,37 +62,66 @@ def run(
     return scratch
 
 
+CACHE: Json = {"resources": {"apis": {"apps": {"v1": {"resources": {"Deployment": []}}}}}}
+
+
+def discover(rundirs: RunDirs, *, done: bool = True) -> list[str]:
+    """Do what a fork server does before a run; return the versions that it is asked for."""
+    task = rundirs.temp_dirs.begin_discovery()
+    if task is None:
+        return []
+    (Path(task["directory"]) / "k8srcp-1.json").write_text("discovered")
+    rundirs.temp_dirs.end_discovery(task, done=done)
+    return list(task["versions"])
+
+
+def shared(rundirs: RunDirs, run_id: str) -> list[str]:
+    """Return the caches that a run gets."""
+    with rundirs.open(REF) as rundir:
+        rundir.prepare(request(run_id), AnsibleSettings())
+        return [path.read_text() for path in rundir.temp_dir(run_id).glob("k8srcp-*")]
+
+
 def test_the_temporary_directory_is_deleted_with_the_run(rundirs: RunDirs) -> None:
-    """The next run gets only a copy of the discovery cache."""
-    first = run(rundirs, "one")
-    assert not first.exists()
-    with rundirs.open(REF) as rundir:
-        rundir.prepare(request("two"), AnsibleSettings())
-        (found,) = rundir.temp_dirs.path("two").iterdir()
-        assert found.read_text() == "one"
-        found.write_text("half of something")
-        rundir.prepare(request("three"), AnsibleSettings())
-        (found,) = rundir.temp_dirs.path("three").iterdir()
-        assert found.read_text() == "one"
+    """Later runs get nothing of what is in it."""
+    assert not run(rundirs, "one").exists()
+    assert shared(rundirs, "two") == []
 
 
-def test_an_outdated_discovery_is_kept_neither_here_nor_by_runs_in_progress(
-    rundirs: RunDirs,
-) -> None:
-    """A cache that is written later is kept."""
-    run(rundirs, "one")
-    with rundirs.open(REF) as rundir:
-        rundir.prepare(request("two"), AnsibleSettings())
-        rundirs.forget_discovery()
-        rundir.clean_up(request("two"), left_processes=False)
-        rundir.prepare(request("three"), AnsibleSettings())
-        assert not list(rundir.temp_dirs.path("three").iterdir())
-        wait_for_new_timestamp(rundirs.base.parent)
-        (rundir.temp_dirs.path("three") / "k8srcp-1.json").write_text("three")
-        rundir.clean_up(request("three"), left_processes=False)
-        rundir.prepare(request("four"), AnsibleSettings())
-        (found,) = rundir.temp_dirs.path("four").iterdir()
-        assert found.read_text() == "three"
+def test_runs_share_a_discovery_that_none_of_them_has_written(rundirs: RunDirs) -> None:
+    """A run determines only the API versions, and of those only what can be one."""
+    assert discover(rundirs) == []
+    forged = {"v1": {"resources": [1]}}
+    cache = {
+        "resources": {**CACHE["resources"], "api": {"": forged, "../x": forged, "a b": forged}}
+    }
+    run(rundirs, "one", cache=json.dumps(cache))
+    assert discover(rundirs) == ["apps/v1", "v1"]
+    assert shared(rundirs, "two") == ["discovered"]
+    assert discover(rundirs) == []
+
+
+@pytest.mark.parametrize("cache", ["{", "[]", '{"resources": 1}', '{"resources": {"a": [1]}}'])
+def test_any_cache_of_a_run_is_possible(rundirs: RunDirs, cache: str) -> None:
+    """It is ignored."""
+    run(rundirs, "one", cache=cache)
+    assert discover(rundirs) == []
+
+
+def test_an_outdated_discovery_is_not_shared(rundirs: RunDirs) -> None:
+    """The next run discovers again, also if a discovery was in progress, or has failed."""
+    run(rundirs, "one", cache=json.dumps(CACHE))
+    task = rundirs.temp_dirs.begin_discovery()
+    assert task is not None
+    rundirs.forget_discovery()
+    rundirs.temp_dirs.end_discovery(task, done=True)
+    assert shared(rundirs, "two") == []
+    assert discover(rundirs) == ["apps/v1"]
+    assert shared(rundirs, "three") == ["discovered"]
+    rundirs.forget_discovery()
+    assert shared(rundirs, "four") == []
+    assert discover(rundirs, done=False) == ["apps/v1"]
+    assert shared(rundirs, "five") == []
 
 
 def test_processes_that_are_still_running_keep_theirs_for_a_while(rundirs: RunDirs) -> None:
