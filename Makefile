@@ -148,7 +148,7 @@ fmt: $(INSTALLED) ## Format the code and apply lint fixes
 bytecode: $(COMPILED) ## Compile installed packages and changed sources to bytecode
 	@$(BIN)/python -m compileall -q operator_runner
 
-demo olm-demo run contract functional first-day e2e slow bench bench-cores bench-forks bench-patches soak bench-etcd scale: bytecode
+demo olm-demo run attack contract functional first-day e2e slow bench bench-cores bench-forks bench-patches soak bench-etcd scale: bytecode
 
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
@@ -210,6 +210,18 @@ functional: $(INSTALLED) ## Run functional tests: the whole operator on a real A
 first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each reported within 5 s
 	$(TITLE) "A role author's first day"
 	@$(BIN)/pytest tests/functional/test_first_day.py -p no:randomly --capture=no --answer-seconds=5 $(ARGS)
+
+# Promises of docs/security.md, attacked; with the user of the image where a run attacks.
+ATTACKS := tests/contract/attacks tests/contract/ansible/test_isolation.py tests/contract/ansible/test_hostile_specs.py \
+  tests/contract/proxy/test_ownership_attacks.py tests/contract/proxy/test_bounds.py tests/contract/net \
+  tests/contract/conversion/test_hostile_reviews.py tests/functional/test_hostile_resources.py \
+  tests/functional/test_availability.py tests/functional/test_slow_clients.py
+
+.PHONY: attack
+attack: $(INSTALLED) ## Attack the operator as docs/security.md says; prints each promise, and whether it was held
+	$(TITLE) "Attacks"
+	@status=0; $(BIN)/pytest $(ATTACKS) $(TWO) $(REPORT) $(ARGS) || status=$$?; \
+	[ ! -e $(REPORTS)/attack.xml ] || $(BIN)/python -m tests.support.attack_table $(REPORTS)/attack.xml; exit $$status
 
 .PHONY: e2e
 e2e: $(INSTALLED) ## Run end-to-end tests: the nginx operator on a local cluster
