@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.ansible.sandbox import isolation_probe
-from operator_runner.ansible.sandbox.isolation import Isolation, all_except
+from operator_runner.ansible.sandbox.isolation import Isolation, all_except, writable_ancestor
 from operator_runner.ansible.sandbox.isolation_probe import _Errors, probe_isolation
 
 NO_MOUNTS = "unshare: Operation not permitted"
@@ -59,7 +59,7 @@ def test_the_strongest_available_isolation_is_used(
     """Files by mounts, else by paths; nothing without Landlock, because /proc bypasses the rest."""
     monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(*errors))
     monkeypatch.setattr(
-        isolation_probe, "writable_ancestor", lambda _: None if settled else Path("/above")
+        isolation_probe, "writable_ancestor", lambda *_: None if settled else Path("/above")
     )
     found = probe_isolation(Path("/work"))
     assert found.isolation == expected
@@ -71,7 +71,7 @@ def test_the_strongest_available_isolation_is_used(
 def test_a_directory_that_cannot_be_listed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory above the work dir that cannot be listed is reported, and runs still run."""
     monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None, None))
-    monkeypatch.setattr(isolation_probe, "writable_ancestor", lambda _: None)
+    monkeypatch.setattr(isolation_probe, "writable_ancestor", lambda *_: None)
     found = probe_isolation(Path("/missing/work"))
     assert found.isolation == Isolation(processes=True, signals=True, limits=True)
     assert "/missing" in str(found.fault)
@@ -84,7 +84,7 @@ def test_exposed_credentials_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path
     for path in (open_one, closed):
         path.touch()
     reasons = {open_one: tmp_path}
-    monkeypatch.setattr(isolation_probe, "writable_ancestor", reasons.get)
+    monkeypatch.setattr(isolation_probe, "writable_ancestor", lambda path, _: reasons.get(path))
     found = probe_isolation(tmp_path / "work", [open_one, closed, missing])
     assert found.secrets == (str(closed), str(missing))
     assert found.fault is not None
@@ -94,6 +94,15 @@ def test_exposed_credentials_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path
     with_mounts = probe_isolation(tmp_path / "work", [open_one])
     assert with_mounts.secrets == (str(open_one),)
     assert with_mounts.fault is None
+
+
+def test_what_runs_cannot_write_protects_what_is_below(tmp_path: Path) -> None:
+    """A directory that is protected from changes needs no other parent that protects it."""
+    closed = tmp_path / "home" / "project" / "work"
+    closed.mkdir(parents=True)
+    assert writable_ancestor(closed) == closed.parent
+    assert writable_ancestor(closed, [tmp_path]) == tmp_path.parent
+    assert writable_ancestor(closed, [Path("/")]) is None
 
 
 def test_all_beside_closed_paths_is_allowed(tmp_path: Path) -> None:
