@@ -6,15 +6,18 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import chdir, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
+import operator_runner
 from operator_runner.core.imports import without_garbage_collection, without_package
 
 # structlog imports rich for tracebacks that the operator does not print: 5 MiB.
@@ -34,6 +37,7 @@ from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ConfigError, exhausted_resource
 from operator_runner.core.model import Watch
+from operator_runner.core.older_collections import replacements
 from operator_runner.telemetry import logs, output_thread
 
 _log = structlog.get_logger(__name__)
@@ -117,7 +121,8 @@ def validate(file: Path, **options: Any) -> None:
     The file is checked as by `run`, without a cluster.
     """
     loaded = _load(file, options)
-    _print_warnings(loaded.warnings)
+    folder = file.absolute().parent
+    _print_warnings((*loaded.warnings, *_unused_files(options, folder)))
     click.echo(f"{file}: valid, kinds: {len(loaded.watches)}")
     for line in summarize(loaded.watches):
         click.echo(f"  {line}")
@@ -156,7 +161,8 @@ def _run(options: dict[str, Any]) -> int:
         loaded = _load(options["watches_file"], options)
     terminal = sys.stderr.isatty()
     settings = settings_from(options, os.environ, loaded.watches, terminal=terminal)
-    for warning in (*loaded.warnings, *warnings_from(options, os.environ, loaded.watches)):
+    warnings = warnings_from(options, os.environ, loaded.watches)
+    for warning in (*loaded.warnings, *warnings, *_unused_files(options, Path.cwd())):
         _log.warning("Configuration", warning=warning)
     with output_thread.in_background():
         try:
@@ -175,6 +181,25 @@ def _run(options: dict[str, Any]) -> int:
         arguments = [sys.executable, *sys.orig_argv[1:]]
         os.execve(sys.executable, arguments, os.environ | {_RESTARTED: "true"})  # noqa: S606 (no shell)
     return status
+
+
+def _unused_files(options: dict[str, Any], folder: Path) -> Iterator[str]:
+    """Yield warnings about settings and collections of the project that runs do not use."""
+    config = folder / "ansible.cfg"
+    read = {Path(os.environ.get("ANSIBLE_CONFIG", "/etc/ansible/ansible.cfg")).absolute()}
+    if config.is_file() and not {config, config.parent} & read:
+        yield (
+            f"{config} is not read by runs, which have other working directories; set"
+            f" ANSIBLE_CONFIG={config}, or remove it"
+        )
+    lookup = _lookup(options)
+    bundled = [Path(operator_runner.__file__).parent / "collections", *map(Path, sys.path)]
+    yield from replacements(lookup.collections, bundled, lambda name: find_spec(name) is not None)
+
+
+def _lookup(options: dict[str, Any]) -> Lookup:
+    roles, collections = options["ansible_roles_path"], options["ansible_collections_path"]
+    return Lookup.of(os.environ, roles, collections)
 
 
 async def _load_valid(options: dict[str, Any]) -> Loaded | None:
@@ -232,13 +257,13 @@ def _check_content(
     file: Path, loaded: Loaded, options: dict[str, Any]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return errors and warnings of roles and playbooks, with file and line."""
-    roles, collections = options["ansible_roles_path"], options["ansible_collections_path"]
-    # Imported here because it imports ansible-core, which takes a second.
-    from operator_runner.tools.validate.check import check  # noqa: PLC0415
+    # Imported here because it imports ansible-core, which takes a second and reads its settings: as
+    # runs do, without an ansible.cfg in the working directory.
+    with tempfile.TemporaryDirectory() as empty, chdir(empty):
+        from operator_runner.tools.validate.check import check  # noqa: PLC0415
 
     try:
-        lookup = Lookup.of(os.environ, roles, collections)
-        findings = check(loaded.watches, file.absolute(), lookup)
+        findings = check(loaded.watches, file.absolute(), _lookup(options))
     except ConfigError as error:
         _exit_with_problems(error)
     errors = tuple(each.text(Path.cwd()) for each in findings if each.is_error)

@@ -9,6 +9,7 @@ calls `list_names`; without a fork server, `reserved_names` starts this module a
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -21,11 +22,11 @@ import ansible
 import yaml
 from ansible import constants
 from ansible._internal._templating._engine import TemplateEngine
-from ansible.collections.list import list_collection_dirs
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play import Play
 from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.vars.manager import VariableManager
 from ansible.vars.reserved import get_reserved_names
 from jinja2.defaults import DEFAULT_NAMESPACE
@@ -90,7 +91,12 @@ def _plugin_files(contents: Iterable[Path]) -> Iterator[Path]:
     """Yield the plugins of ansible-core, of the collections, and beside roles and playbooks."""
     types = (*constants.CONFIGURABLE_PLUGINS, "strategy", _FRAGMENTS)
     folders = [Path(ansible.__file__).parent / "plugins"]
-    collections = {Path(os.fsdecode(path)) for path in list_collection_dirs()}
+    # ansible-core's own list of collections ends at one without a valid version.
+    collections = {
+        collection
+        for path in AnsibleCollectionConfig.collection_paths
+        for collection in Path(path).glob("ansible_collections/*/*")
+    }
     for content in contents:
         base = content if content.is_dir() else content.parent
         for kind in constants.CONFIGURABLE_PLUGINS:
@@ -103,16 +109,23 @@ def _plugin_files(contents: Iterable[Path]) -> Iterator[Path]:
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.suffix in _SOURCES)
+    return (path for path in folder.rglob("*") if path.suffix in _SOURCES and path.is_file())
 
 
 def _options(files: Iterable[Path]) -> Iterator[str]:
-    """Yield the variables from which plugins take their options."""
+    """Yield the variables from which plugins take their options.
+
+    A plugin that cannot be read has none: a play that does not use it must not end here.
+    """
     for path in files:
-        content = path.read_bytes()
-        if _MAY_HAVE_VARS.search(content):
-            for text in _documentation(path, content):
-                yield from _variables(_read(text))
+        with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError, yaml.YAMLError):
+            content = path.read_bytes()
+            if _MAY_HAVE_VARS.search(content):
+                yield from _options_of(path, content)
+
+
+def _options_of(path: Path, content: bytes) -> set[str]:
+    return {name for text in _documentation(path, content) for name in _variables(_read(text))}
 
 
 def _documentation(path: Path, content: bytes) -> Iterator[str]:
@@ -138,10 +151,7 @@ def _texts(source: bytes, wanted: str | None) -> Iterator[str]:
 
 
 def _read(text: str) -> Any:
-    try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 (both loaders are safe ones)
-    except yaml.YAMLError:
-        return None  # Ansible cannot read the options of this plugin either
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 (both loaders are safe ones)
 
 
 def _variables(documentation: Any) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from operator_runner.ansible import dry_run_tasks, event_results
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
+from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
@@ -24,6 +25,8 @@ _SOCKETS = {
     "ANSIBLE_SSH_CONTROL_PATH_DIR": "~/.ansible/cp",
     "ANSIBLE_PERSISTENT_CONTROL_PATH_DIR": "~/.ansible/pc",
 }
+NO_TURBO = {"ENABLE_TURBO_MODE": "false"}
+"""Turbo mode of cloud.common cannot start its processes since ansible-core 2.19."""
 METRIC_ADDRESS = "OSDK_METRIC_ADDRESS"
 """Variable for the URL to which `osdk_metric` sends metrics."""
 
@@ -36,7 +39,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
     roles_path = None
     if request.content.role is not None:
         role = request.content.role
-        play = role_play(role.name, gather_facts=not ansible.skip_facts)
+        play = role_play(role, ansible, gather_facts=not ansible.skip_facts)
         playbook = rundir.write_playbook(play)
         roles_path = roles_path_for(role, ansible)
     return {
@@ -80,6 +83,7 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         # Before ansible-core 2.19 conditions could have any type: `when: x | length`.
         LENIENT: os.environ.get(LENIENT, "true"),
         **_places_of_settings(),
+        **NO_TURBO,
         **_user_name(),
     }
     if roles_path_of(ansible):
@@ -138,6 +142,20 @@ def _absolute(paths: str) -> str:
     return os.pathsep.join(map(str, parts))
 
 
-def role_play(role: str, *, gather_facts: bool) -> list[Json]:
+def role_play(role: Path, ansible: AnsibleSettings, *, gather_facts: bool) -> list[Json]:
     """Return the plays that run a role."""
-    return [{"hosts": "localhost", "gather_facts": gather_facts, "roles": [{"name": role}]}]
+    name = ".".join((*collection_of(role, ansible), role.name))
+    return [{"hosts": "localhost", "gather_facts": gather_facts, "roles": [{"name": name}]}]
+
+
+def collection_of(role: Path, ansible: AnsibleSettings) -> tuple[str, ...]:
+    """Return namespace and name of the collection in which runs find a role; empty without one.
+
+    By its full name a role finds modules and roles of its collection by short names.
+    """
+    *_, top, namespace, collection, roles = ("", "", "", "", *role.parts[:-1])
+    if (top, roles) != ("ansible_collections", "roles") or not role.name.isidentifier():
+        return ()
+    lookup = Lookup.of(os.environ, "", ansible.collections_path)
+    found = lookup.role(f"{namespace}.{collection}.{role.name}")
+    return (namespace, collection) if found == role else ()

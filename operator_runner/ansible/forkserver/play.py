@@ -108,7 +108,8 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     """Prepare everything that does not depend on the run."""
     # The Display was created at load time, for other streams and with messages of another process.
     Display().__init__()
-    patches.install("loaded-plugins")
+    # The fork server has initialised it; a second time it would warn.
+    replace("ansible.cli:init_plugin_loader", lambda *_: None)
     patches.install("events-in-output")
     patches.install("module-forks", requests)
     patches.install("shared-module-process")
@@ -118,14 +119,10 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
         facts_in_play.install()
     patches.install("temporary-directories")
     patches.install("tasks-in-play")
+    patches.install("task-prompts")
     patches.install("modules-in-play")
     patches.install("plain-results")
     patches.install("template-error-lines")
-
-
-def install_loaded_plugins() -> None:
-    """Keep the plugin loader that the fork server has initialised; a second time would warn."""
-    replace("ansible.cli:init_plugin_loader", lambda *_: None)
 
 
 def _play(command: list[str], patches: PatchSelection) -> int:

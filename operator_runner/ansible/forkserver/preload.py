@@ -18,6 +18,7 @@ from operator_runner.ansible.forkserver.core_api import import_core_api_lazily, 
 from operator_runner.ansible.forkserver.forks import redirected
 from operator_runner.ansible.forkserver.plugins import load_plugins
 from operator_runner.ansible.libc import trim_heap
+from operator_runner.ansible.patches.registry import PATCHES
 from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
 from operator_runner.core.ansible_modules import Trait, modules_with
 from operator_runner.core.imports import without_garbage_collection
@@ -70,6 +71,8 @@ _PATCHES = (
     "data-maps",
 )
 """Patches that hold in the fork server, and so in all its forks."""
+_FIRST = "older-collections"
+"""The patch that decides which collections are loaded."""
 
 
 def preload(
@@ -93,6 +96,8 @@ def preload(
         _keep_injected_facts()
         for name in _LIBRARIES:
             importlib.import_module(name)
+        # Plugins and modules of collections are loaded from where runs find them.
+        select(disabled, [each for each in PATCHES if each.name == _FIRST])[0].install(_FIRST)
         load_plugins()
         on_core_loaded()
         _learn_interpreters()

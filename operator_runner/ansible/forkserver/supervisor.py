@@ -70,7 +70,7 @@ def supervise(
         if message.attached is None:
             os._exit(0)  # the run was not requested
         spec, operator = message.for_supervisor(), message.attached
-    patches.install("play-terminal", spec, operator, play)
+    patches.install("play-fork", spec, operator, play)
     _supervise(spec, operator, scoped=scope is not None)
 
 

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from operator_runner.ansible import event_results
 from operator_runner.ansible.extravars_file import serialize
-from operator_runner.ansible.run_spec import COLLECTIONS, LENIENT, role_play, roles_path_of
+from operator_runner.ansible.run_spec import (
+    COLLECTIONS,
+    LENIENT,
+    NO_TURBO,
+    collection_of,
+    role_play,
+    roles_path_of,
+)
 from operator_runner.ansible.rundir import PLAYBOOK, RunDir, command_line
 from operator_runner.core.model import RunRequest
 from operator_runner.core.settings import AnsibleSettings
@@ -66,6 +73,7 @@ def write_transmission(
                 **request.environment,
                 event_results.VARIABLE: _MAX_RESULT,
                 LENIENT: os.environ.get(LENIENT, "true"),
+                **NO_TURBO,
             },
         )
     shutil.rmtree(staged)
@@ -78,8 +86,12 @@ def _copy_content(request: RunRequest, project: Path, ansible: AnsibleSettings) 
     _copy(COLLECTIONS, project / "collections")
     roles = [Path(each) for each in roles_path_of(ansible).split(os.pathsep) if each]
     if request.content.role is not None:
-        roles.insert(0, request.content.role.parent)
-        plays = role_play(request.content.role.name, gather_facts=not ansible.skip_facts)
+        role = request.content.role
+        roles.insert(0, role.parent)
+        if collection := collection_of(role, ansible):
+            target = project.joinpath("collections", "ansible_collections", *collection)
+            _copy(role.parent.parent, target)
+        plays = role_play(role, ansible, gather_facts=not ansible.skip_facts)
         name = PLAYBOOK
         (project / name).write_text(json.dumps(plays))
     else:

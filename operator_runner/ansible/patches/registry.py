@@ -82,19 +82,15 @@ def _symbols(owner: str, **signatures: str | tuple[str, ...]) -> tuple[Symbol, .
 
 PATCHES: tuple[Patch, ...] = (
     Patch(
-        name="play-terminal",
+        name="play-fork",
         install=f"{_FORKSERVER}.supervisor:install_terminal",
-        replaces=_symbols("ansible_runner.runner", pexpect="module"),
-        reason="ansible-runner starts the play through pexpect; here the play is a fork.",
-        gain="structural: the fork of the play",
-        is_essential=True,
-    ),
-    Patch(
-        name="loaded-plugins",
-        install=f"{_FORKSERVER}.play:install_loaded_plugins",
-        replaces=_symbols("ansible.cli", init_plugin_loader="(prefix_collections_path=None)"),
-        reason="The plugin loader is initialised in the fork server; a second time it warns.",
-        gain="structural: plugins loaded once",
+        replaces=(
+            *_symbols("ansible_runner.runner", pexpect="module"),
+            *_symbols("ansible.cli", init_plugin_loader="(prefix_collections_path=None)"),
+        ),
+        reason="ansible-runner starts the play through pexpect; here the play is a fork, in which"
+        " the plugin loader is initialised.",
+        gain="structural: the fork of the play, and plugins loaded once",
         is_essential=True,
     ),
     Patch(
@@ -366,12 +362,59 @@ PATCHES: tuple[Patch, ...] = (
         is_essential=True,
     ),
     Patch(
+        name="older-collections",
+        install="operator_runner.ansible.older_collections:install",
+        replaces=(
+            *_symbols(
+                "ansible.template:Templar",
+                do_template="(self, data, preserve_trailing_newlines=True, "
+                "escape_backslashes=True, fail_on_undefined=True, overrides=None, "
+                "disable_lookups=Ellipsis, convert_data=Ellipsis)",
+            ),
+            *_symbols(
+                "ansible.utils.collection_loader._collection_finder:"
+                "_AnsibleCollectionPkgLoaderBase",
+                _get_candidate_paths="(self, path_list)",
+            ),
+            *_symbols(
+                "ansible.playbook.task:Task",
+                _post_validate_environment="(self, attr, value, templar)",
+            ),
+        ),
+        uses=(
+            *_symbols(_BITS.partition(":")[0], _TEMPLATE_OVERRIDE_FIELD_NAMES="tuple"),
+            *_symbols(f"{_BITS.partition(':')[0]}:TemplateOverrides", DEFAULT="TemplateOverrides"),
+        ),
+        reason="Collections that projects pin were written for ansible-core 2.18 (ADR 55); in cold"
+        " runs too.",
+        gain="structural: objects of templates are rendered",
+        is_essential=True,
+    ),
+    Patch(
         name="dry-run-tasks",
         install="operator_runner.ansible.dry_run_tasks:install",
         replaces=_symbols("ansible.playbook.task:Task", post_validate="(self, templar)"),
         reason="In a dry run, tasks that act on the cluster run although the play is in check mode,"
         " and commands in containers do not (ADR 40); in cold runs too.",
         gain="structural: the writes of a dry run reach the proxy",
+    ),
+    Patch(
+        name="task-prompts",
+        install="operator_runner.ansible.task_prompts:install",
+        replaces=(
+            *_symbols(
+                "ansible.utils.display:Display",
+                prompt="(msg, private=False)",
+                prompt_until="(self, msg, private=False, seconds=None, interrupt_input=None, "
+                "complete_input=None)",
+                do_var_prompt="(self, varname, private=True, prompt=None, encrypt=None, "
+                "confirm=False, salt_size=None, salt=None, default=None, unsafe=False)",
+            ),
+            *_symbols("ansible.plugins.strategy:Debugger", cmdloop="(self)"),
+        ),
+        reason="ansible-runner has the terminal of a play, so that any question would wait for"
+        " ever; in cold runs too.",
+        gain="structural: an error reaches the status",
     ),
     Patch(
         name="template-error-lines",

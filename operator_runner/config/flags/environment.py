@@ -105,6 +105,13 @@ def log_warnings(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (f"ANSIBLE_DEBUG_LOGS={text} is ignored; write true or false",)
 
 
+def turbo_warnings(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a warning if turbo mode is switched on."""
+    if environ.get("ENABLE_TURBO_MODE", "").lower() not in {"1", "true", "yes", "on", "y", "t"}:
+        return ()
+    return ("ENABLE_TURBO_MODE is ignored; warm runs load modules once without it",)
+
+
 def _name(prefix: str, gvk: GVK) -> str:
     # Only the dots of the group are replaced: a dash is kept, as in ansible-operator.
     return f"{prefix}_{gvk.kind}_{gvk.group}".replace(".", "_").upper()

@@ -217,6 +217,7 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         *environment.verbosity(environ, kinds).warnings,
         *environment.unwatched_kinds(environ, kinds),
         *environment.log_warnings(environ),
+        *environment.turbo_warnings(environ),
     ]
     if options["metrics_addr"] is not None:
         warnings.append("--metrics-addr is deprecated; use --metrics-bind-address")

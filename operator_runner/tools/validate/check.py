@@ -31,7 +31,7 @@ from operator_runner.tools.validate.kinds import unserved, without_last_tick
 from operator_runner.tools.validate.line_numbers import line_in, line_of
 from operator_runner.tools.validate.plugins import Problem, location, start
 from operator_runner.tools.validate.plugins import unknown_parameters as unknown
-from operator_runner.tools.validate.requirements import image_collections
+from operator_runner.tools.validate.requirements import image_collections, outdated
 from operator_runner.tools.validate.sources import Sources
 from operator_runner.tools.validate.spec_fields import SpecFields, spec_fields
 from operator_runner.tools.validate.task_reader import Content, Expression
@@ -63,7 +63,11 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
         fields = spec_fields(watch, objects)
         for path, is_role in _contents(watch):
             sources.add(path, fields, is_role=is_role)
-    of_project = (*_of_kinds(watches, file, objects), *foreign_packages(folder))
+    of_project = [
+        *_of_kinds(watches, file, objects),
+        *foreign_packages(folder),
+        *outdated(folder),
+    ]
     return ordered([*of_project, *_Checker(sources).findings()])
 
 

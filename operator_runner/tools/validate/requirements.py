@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_runner.core.errors import ConfigError
+from operator_runner.core.older_collections import lacking
 from operator_runner.tools import yaml_io
+from operator_runner.tools.validate.findings import Finding
 
 BASE_IMAGE = frozenset(
     {"ansible.builtin", "ansible.legacy", "kubernetes.core", "operator_sdk.util"}
@@ -78,3 +80,17 @@ def _dependencies(name: str, location: Callable[[str], Path | None], seen: set[s
         _dependencies(each, location, seen)
         seen.add(each)
     return seen
+
+
+def outdated(project: Path) -> Iterator[Finding]:
+    """Yield a warning for each version in requirements.yml that cannot work in the base image."""
+    for file in (project / name for name in _FILES if (project / name).is_file()):
+        content = yaml_io.load(yaml_io.read_text(file), str(file))
+        entries = content.get("collections") if isinstance(content, dict) else None
+        for entry in entries or ():
+            pinned = entry if isinstance(entry, dict) else {}
+            name, version = str(pinned.get("name")), str(pinned.get("version"))
+            if why := lacking(name, version.lstrip("= "), lambda _: False):
+                message = f"{name} {version} cannot work in the base image: {why}; runs use the"
+                hint = "require a newer version, or install the package"
+                yield Finding(file, 1, f"{message} version of the image instead: {hint}", False)

@@ -14,6 +14,7 @@ from jinja2 import Environment, TemplateSyntaxError
 
 from operator_runner.ansible.templating.name_hints import nearest, suggestion
 from operator_runner.tools.validate import deprecations, expressions
+from operator_runner.tools.validate.terminals import waiting
 from operator_runner.tools.validate.values import (
     CORE_MODULES,
     has_marks,
@@ -72,7 +73,7 @@ class Content:
     lookups: list[str] = field(default_factory=list)
     conditions: list[Any] = field(default_factory=list)
     deprecated: list[tuple[Any, str]] = field(default_factory=list)
-    """Values that a later ansible-core refuses, each with a message."""
+    """Values that a later ansible-core or a run refuses, each with a message."""
     registered: set[str] = field(default_factory=set)
     defines: set[str] = field(default_factory=set)
     is_open: bool = False
@@ -97,6 +98,7 @@ class TaskReader:
                 self._refer("playbook", name)
                 continue
             self._unknown_keywords(play, _PLAY_KEYWORDS, "play")
+            self.content.deprecated += waiting(play)
             self.variables(play.get("vars"))
             for prompt in play.get("vars_prompt") or ():
                 self.content.defines |= {prompt["name"]} if "name" in prompt else set()
@@ -136,6 +138,7 @@ class TaskReader:
 
     def _block(self, block: dict[str, Any], aliases: Mapping[str, expressions.Path]) -> None:
         self._unknown_keywords(block, _BLOCK_KEYWORDS, "block")
+        self.content.deprecated += waiting(block)
         for key in _BLOCKS:
             self.tasks(block.get(key), aliases)
         self._keywords({key: each for key, each in block.items() if key not in _BLOCKS}, aliases)
@@ -154,6 +157,7 @@ class TaskReader:
         if isinstance(arguments, str):
             arguments = key_values(action, arguments)
         self.content.deprecated += deprecations.of_task(task, short_name(str(action)), arguments)
+        self.content.deprecated += waiting(task, short_name(str(action)))
         given = arguments if isinstance(arguments, dict) else {}
         given = {**given, **(task["args"] if isinstance(task.get("args"), dict) else {})}
         if isinstance(action, str) and not has_marks(action):

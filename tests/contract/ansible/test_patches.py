@@ -166,7 +166,7 @@ async def test_a_patch_that_does_not_fit_is_left_out(
 @pytest.mark.parametrize(
     ("patch", "address", "found"),
     [
-        ("loaded-plugins", "ansible.cli:init_plugin_loader", "(prefix_collections_path=None)"),
+        ("play-fork", "ansible.cli:init_plugin_loader", "(prefix_collections_path=None)"),
         ("tasks-in-play", "ansible.plugins.strategy:results_thread_main", "(strategy)"),
     ],
 )

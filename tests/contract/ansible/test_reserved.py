@@ -37,8 +37,36 @@ print(json.dumps(sorted(names)))
 """
 
 
-async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
-    """Options of plugins, beside roles and playbooks too, what Ansible sets itself, keywords."""
+def _break_plugins(collection: Path) -> None:
+    """Add what ansible-playbook only reads if a play uses it, in a checkout without a version."""
+    (collection / "galaxy.yml").write_text("namespace: a\nname: b\n")
+    beside = collection.parent / "c"
+    (beside / "plugins" / "filter").mkdir(parents=True)
+    (beside / "galaxy.yml").write_text("- [not: a, map")
+    plugins = collection / "plugins" / "connection"
+    broken = {
+        "syntax.py": "def\nDOCUMENTATION = x\nvars:",
+        "null.py": "\0 vars:",
+        "yaml.py": "DOCUMENTATION = 'vars: [{'",
+        "date.yml": "vars: 2026-99-99",
+        "endless.yml": "&a [vars: *a]",
+        "deep.yml": f"vars: {'[' * 5000}",
+    }
+    for name, text in broken.items():
+        (plugins / name).write_text(text)
+    (plugins / "latin.py").write_bytes(b"# \xff\nvars: x")
+    (plugins / "dangling.py").symlink_to("nowhere")
+    os.mkfifo(plugins / "pipe.py")
+    (plugins / "folder.py").mkdir()
+
+
+async def test_the_names_are_those_of_ansible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options of plugins, beside roles and playbooks too, what Ansible sets itself, keywords.
+
+    Plugins and collections that cannot be read change nothing.
+    """
     option = 'DOCUMENTATION = """\noptions:\n  a:\n    vars:\n    - name: {}\n"""\n'
     role, playbook = tmp_path / "roles" / "web", tmp_path / "site.yml"
     beside_role = role / "lookup_plugins" / "mine.py"
@@ -48,7 +76,10 @@ async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         path.write_text(option.format(name))
 
-    names = await ReservedNamesLoader(AnsibleSettings(), [role, playbook]).get()
+    _break_plugins(collection)
+    with monkeypatch.context() as patch:
+        patch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "collections"))
+        names = await ReservedNamesLoader(AnsibleSettings(), [role, playbook]).get()
 
     documented = json.loads(
         subprocess.run(  # noqa: ASYNC221 (no other task is active)

@@ -40,6 +40,8 @@ class Project:
     tasks: str = ""
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     """Content by path; files that begin with #! become executable."""
+    role: Path | None = None
+    """A role elsewhere, which is run instead."""
     playbook: str = "site.yml"
     inventory: str = ""
     args: str = ""
@@ -59,6 +61,8 @@ class Project:
         for name, content in self.files.items():
             _write(site / name, content)
         (site / "out").mkdir(parents=True)
+        if self.role is not None:
+            return RunContent(role=self.role)
         if not self.tasks:
             return RunContent(playbook=site / self.playbook)
         _write(site / "roles" / "tried" / "tasks" / "main.yml", self.tasks)

@@ -384,3 +384,34 @@ def test_files_are_decrypted_with_the_vault_password_of_the_settings(
     missing = validate(project)
     assert missing.returncode == 1
     assert f"vault password {tmp_path}/none: " in missing.stderr
+
+
+def test_the_surroundings_are_those_of_runs(tmp_path: Path) -> None:
+    """./ansible.cfg is not read; versions and tasks that a run refuses are warnings."""
+    files = {
+        "ansible.cfg": "[defaults]\nlibrary = ./mods\n",
+        "mods/nudge.py": "#!/usr/bin/python\n",
+        "requirements.yml": (
+            "collections:\n  - {name: kubernetes.core, version: 2.2.3}\n"
+            "  - {name: operator_sdk.util, version: 0.5.0}\n"
+        ),
+        "watches.yaml": "- {group: example.com, version: v1, kind: Site, playbook: site.yml}\n",
+        "site.yml": (
+            "- hosts: localhost\n  strategy: debug\n  vars_prompt:\n    - name: answer\n"
+            "  tasks:\n    - nudge:\n    - pause: {prompt: Go on?}\n    - pause: seconds=1\n"
+            "    - debug: {}\n      debugger: on_failed\n"
+        ),
+    }
+    done = validate(write(tmp_path, files))
+    found = [line.partition("Error: ")[2] or line for line in done.stderr.splitlines()]
+    config, *rest = found
+    assert config.startswith(f"Warning: {tmp_path}/ansible.cfg is not read by runs")
+    assert [line.split(": ")[1] for line in rest[:-2]] == [
+        "requirements.yml:1",
+        "site.yml:2",
+        "site.yml:4",
+        "site.yml:7",
+        "site.yml:10",
+    ]
+    assert "kubernetes.core 2.2.3 cannot work in the base image" in rest[0]
+    assert "site.yml:6: unknown module nudge" in rest[-2]

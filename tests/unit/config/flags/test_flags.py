@@ -604,3 +604,10 @@ def test_jobs_need_an_address_of_the_operator(args: tuple[str, ...], message: st
         settings_from(options(*args), {}, watches)
     made = settings_from(options("--jobs-service=shop/web:8444"), {}, watches)
     assert made.jobs == JobSettings(8444, ("shop", "web", 8444))
+
+
+@pytest.mark.parametrize(("value", "warned"), [("true", True), ("1", True), ("false", False)])
+def test_turbo_mode_is_ignored_with_a_warning(value: str, warned: bool) -> None:
+    """Its processes cannot start."""
+    found = warnings_from(options(), {"ENABLE_TURBO_MODE": value}, [])
+    assert any("ENABLE_TURBO_MODE is ignored" in each for each in found) is warned
