@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import structlog
 
+from operator_runner.ansible.cold.launcher import ColdLauncher, ColdRun
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
 from operator_runner.ansible.forkserver.messages import message
 from operator_runner.ansible.forkserver.server_process import (
@@ -40,6 +42,12 @@ _GRACE_SECONDS = 10.0
 
 _MAX_SERVERS = 3
 """Servers that are tried for a run: one may be killed, or outdated because a file changed."""
+_RETRY_SECONDS = 60.0
+"""Pause before another server is tried where one could not load Ansible."""
+
+
+class _CannotLoad(RunError):
+    """No server can load Ansible now, such as in the middle of an upgrade of its files."""
 
 
 @dataclass(slots=True)
@@ -128,6 +136,8 @@ class WarmLauncher:
         """Servers that take no more runs; they exit after the last one."""
         self._starting = asyncio.Lock()
         self._unloading = IdleTimer(ansible.fork_server_idle_timeout, self._unload)
+        self._cold_until = 0.0
+        """Time until which runs are cold and no server is tried."""
 
     async def open(self) -> None:
         """Start a server unless one is ready. Raises RunError if it cannot be started."""
@@ -156,10 +166,23 @@ class WarmLauncher:
             if names is not None:
                 os.close(names)
 
+    async def _reopen(self) -> None:
+        """Open a server again. Raises _CannotLoad, with one warning, if plays have to run cold."""
+        if time.monotonic() < self._cold_until:
+            raise _CannotLoad
+        try:
+            await self.open()
+        except ForkServerKilled:
+            raise
+        except RunError as error:
+            self._cold_until = time.monotonic() + _RETRY_SECONDS
+            _log.warning("Running plays cold, each in new processes", error=str(error))
+            raise _CannotLoad from error
+
     async def ready(self) -> None:
         """See `executor.Launcher`; if a server is outdated, `start` replaces it."""
-        with self._unloading.use():
-            await self.open()
+        with self._unloading.use(), contextlib.suppress(_CannotLoad):
+            await self._reopen()
             if self._server is not None:
                 with contextlib.suppress(OSError):  # it has ended; `start` replaces it
                     self._server.check_files()
@@ -171,8 +194,11 @@ class WarmLauncher:
         await asyncio.gather(*(server.stop() for server in servers))
 
     @asynccontextmanager
-    async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
-        """Start a run; leaving the block ends its remaining processes."""
+    async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun | ColdRun]:
+        """Start a run; leaving the block ends its remaining processes.
+
+        It is cold where the loaded files have changed and cannot be loaded again.
+        """
         spec = run_spec(request, rundir, self._ansible)
         discovery = spec["discovery"] = rundir.temp_dirs.begin_discovery()
         header = {
@@ -188,11 +214,18 @@ class WarmLauncher:
                 fork = await asyncio.shield(forking)
                 done = fork.has_discovered
             except asyncio.CancelledError:
-                await (await forking).end()
+                with contextlib.suppress(_CannotLoad):
+                    await (await forking).end()
                 raise
+            except _CannotLoad:
+                fork = None
             finally:
                 if discovery is not None:
                     rundir.temp_dirs.end_discovery(discovery, done=done)
+            if fork is None:
+                async with ColdLauncher(self._ansible).start(request, rundir) as run:
+                    yield run
+                return
             try:
                 yield WarmRun(EventStream(fork.reader))
             finally:
@@ -204,7 +237,7 @@ class WarmLauncher:
         Raises RunError if no process can be forked for it.
         """
         for _ in range(_MAX_SERVERS):
-            await self.open()
+            await self._reopen()
             server = self._server
             assert server is not None
             reader, writer, answer = await _ask(server, spec)

@@ -289,6 +289,39 @@ async def test_a_changed_file_leads_to_a_new_server(tmp_path: Path) -> None:
         assert runs.servers()[0].pid != old.pid
 
 
+async def test_an_upgrade_that_cannot_be_loaded_makes_runs_cold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of an upgrade, and for good if the new files do not fit; then warm again."""
+    searched = tmp_path / "lib"
+    searched.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(searched))
+    ran = "- stat: {path: /}\n"
+    async with open_launcher("warm", SETTINGS) as launcher:
+        runs = Runs(tmp_path, launcher, _children())
+        broken = searched / "sitecustomize.py"
+        broken.write_text(_CANNOT_LOAD)
+        with structlog.testing.capture_logs() as logs:
+            assert (await runs(ran, "first")).successful
+            assert (await runs(ran, "second")).successful
+        (cold,) = [entry for entry in logs if "cold" in entry["event"]]
+        assert "half an upgrade" in cold["error"]
+        broken.unlink()
+        monkeypatch.setattr(launcher, "_cold_until", 0.0)
+        with structlog.testing.capture_logs() as logs:
+            assert (await runs(ran, "third")).successful
+        assert not [entry for entry in logs if "cold" in entry["event"]]
+        assert isinstance(launcher, WarmLauncher)
+
+
+_CANNOT_LOAD = """\
+import sys
+
+if "operator_runner.ansible.forkserver.server" in sys.orig_argv:
+    raise SystemExit("half an upgrade")
+"""
+
+
 async def test_settings_where_the_operator_starts_are_not_those_of_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
