@@ -210,6 +210,7 @@ class WarmLauncher:
         with self._unloading.use():
             forking = asyncio.create_task(self._fork(message(header, spec)))
             done = False
+            fork: _Fork | None = None
             try:
                 fork = await asyncio.shield(forking)
                 done = fork.has_discovered
@@ -218,7 +219,7 @@ class WarmLauncher:
                     await (await forking).end()
                 raise
             except _CannotLoad:
-                fork = None
+                pass
             finally:
                 if discovery is not None:
                     rundir.temp_dirs.end_discovery(discovery, done=done)
