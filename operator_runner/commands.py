@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import chdir, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -39,6 +39,7 @@ from operator_runner.core.errors import ConfigError, exhausted_resource
 from operator_runner.core.model import Watch
 from operator_runner.core.older_collections import replacements
 from operator_runner.telemetry import logs, output_thread
+from operator_runner.tools.validate.findings import Finding, summarized
 
 _log = structlog.get_logger(__name__)
 _RESTARTED = "OPERATOR_RUNNER_RESTARTED"
@@ -114,22 +115,57 @@ for _param in run.params:
 
 @click.command()
 @click.argument("file", default="./watches.yaml", type=click.Path(path_type=Path))
+@click.option(
+    "--all", "show_all", is_flag=True, help="List all places of a warning, not the first ones."
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format."
+)
 @lookup_options
-def validate(file: Path, **options: Any) -> None:
+def validate(file: Path, *, show_all: bool, output: str, **options: Any) -> None:
     """Check a watches file, and its roles and playbooks.
 
     The file is checked as by `run`, without a cluster.
     """
+    if output == "json":
+        sys.exit(_print_findings(file, options))
     loaded = _load(file, options)
     folder = file.absolute().parent
     _print_warnings((*loaded.warnings, *_unused_files(options, folder)))
     click.echo(f"{file}: valid, kinds: {len(loaded.watches)}")
     for line in summarize(loaded.watches):
         click.echo(f"  {line}")
-    errors, warnings = _check_content(file, loaded, options)
-    _print_warnings(warnings)
-    if errors:
+    try:
+        findings = _check_content(file, loaded, options)
+    except ConfigError as error:
+        _exit_with_problems(error)
+    warnings = [each for each in findings if not each.is_error]
+    here = Path.cwd()
+    _print_warnings(
+        [each.text(here) for each in warnings] if show_all else summarized(warnings, here)
+    )
+    if errors := [each.text(here) for each in findings if each.is_error]:
         _exit_with_problems(ConfigError(*errors), "Failed to validate roles and playbooks.")
+
+
+def _print_findings(file: Path, options: dict[str, Any]) -> int:
+    """Print all findings as a JSON list; return the exit status."""
+    found: list[tuple[bool, str | None, int | None, str]] = []
+    try:
+        loaded = _read(file, options)
+        found += ((False, None, None, each) for each in loaded.warnings)
+        checked = _check_content(file, loaded, options)
+        found += ((each.is_error, str(each.path), each.line, each.message) for each in checked)
+    except ConfigError as error:
+        found += ((False, None, None, each) for each in error.warnings)
+        found += ((True, None, None, each) for each in error.problems)
+    severities = {True: "error", False: "warning"}
+    entries = [
+        {"severity": severities[is_error], "path": path, "line": line, "message": message}
+        for is_error, path, line, message in found
+    ]
+    click.echo(json.dumps(entries, indent=2))
+    return int(any(is_error for is_error, *_ in found))
 
 
 @click.command("schema")
@@ -253,21 +289,14 @@ def _read(file: Path, options: dict[str, Any]) -> Loaded:
     )
 
 
-def _check_content(
-    file: Path, loaded: Loaded, options: dict[str, Any]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return errors and warnings of roles and playbooks, with file and line."""
+def _check_content(file: Path, loaded: Loaded, options: dict[str, Any]) -> list[Finding]:
+    """Return what is wrong with roles and playbooks. Raises ConfigError."""
     # Imported here because it imports ansible-core, which takes a second and reads its settings: as
     # runs do, without an ansible.cfg in the working directory.
     with tempfile.TemporaryDirectory() as empty, chdir(empty):
         from operator_runner.tools.validate.check import check  # noqa: PLC0415
 
-    try:
-        findings = check(loaded.watches, file.absolute(), _lookup(options))
-    except ConfigError as error:
-        _exit_with_problems(error)
-    errors = tuple(each.text(Path.cwd()) for each in findings if each.is_error)
-    return errors, tuple(each.text(Path.cwd()) for each in findings if not each.is_error)
+    return check(loaded.watches, file.absolute(), _lookup(options))
 
 
 def _exit_with_problems(error: ConfigError, summary: str = "") -> NoReturn:
@@ -279,6 +308,6 @@ def _exit_with_problems(error: ConfigError, summary: str = "") -> NoReturn:
     sys.exit(1)
 
 
-def _print_warnings(warnings: tuple[str, ...]) -> None:
+def _print_warnings(warnings: Iterable[str]) -> None:
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)

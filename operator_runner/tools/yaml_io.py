@@ -87,7 +87,7 @@ def load(text: str, source: str) -> Any:
     """Return the only document of a text. Raises ConfigError that starts with `source`."""
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _invalid(source, error) from error
 
 
@@ -113,7 +113,11 @@ def select_objects(text: str, source: str) -> Iterator[Json]:
     """
     for body in _documents(text, source):
         items = body.get("items") if isinstance(body, dict) and body.get("kind") == "List" else None
-        yield from (item for item in items or [body] if _is_named_object(item))
+        yield from (
+            item
+            for item in (items if isinstance(items, list) else [body])
+            if _is_named_object(item)
+        )
 
 
 def read_objects(paths: Sequence[Path]) -> list[Json]:
@@ -153,11 +157,11 @@ def indented_json(values: Iterable[Any]) -> str:
 def _documents(text: str, source: str) -> list[Any]:
     try:
         return list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _invalid(source, error) from error
 
 
-def _invalid(source: str, error: yaml.YAMLError) -> ConfigError:
+def _invalid(source: str, error: Exception) -> ConfigError:
     return ConfigError(f"{source}: invalid YAML: {error}")
 
 
@@ -172,5 +176,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _is_named_object(body: Any) -> bool:
-    is_object = isinstance(body, dict) and "kind" in body and "apiVersion" in body
-    return is_object and bool((body.get("metadata") or {}).get("name"))
+    if not (isinstance(body, dict) and "kind" in body and "apiVersion" in body):
+        return False
+    metadata = body.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("name"))

@@ -35,7 +35,7 @@ from operator_runner.ansible.templating.text_types import (
 
 _ONE_NAME = re.compile(r"{{\s*(\w*)\s*}}$")
 _DEFAULTS = {"default", "d"}
-_TESTS = {
+TESTS_OF_UNDEFINED = {
     **dict.fromkeys(("number", "integer", "float", "boolean", "true", "false", "none"), False),
     **dict.fromkeys(("string", "mapping", "sequence", "sameas"), False),
     **dict.fromkeys(("callable", "escaped"), True),
@@ -126,7 +126,8 @@ def _plugin(
 ) -> Callable[..., Any]:
     found: Callable[..., Any] = original(plugins, name)
     if plugins._plugin_loader.type == "test":
-        return _with_result(found, _TESTS[name]) if name in _TESTS else found
+        result = TESTS_OF_UNDEFINED.get(name)
+        return found if result is None else _with_result(found, result)
     if name in text_filters:
         return _staying_text(found)
     return _with_implicit_else(found) if name in _DEFAULTS else found

@@ -34,14 +34,15 @@ def load(
 ) -> Loaded:
     """Read a watches file; raises ConfigError with every problem and every warning in it.
 
-    Relative paths of roles and playbooks start at the working directory; `roles_path` and
+    Relative paths of roles and playbooks start at the working directory; those that only the
+    image has are found where the Dockerfile beside `path` copies them from. `roles_path` and
     `collections_path` (of the flags) replace ANSIBLE_ROLES_PATH and ANSIBLE_COLLECTIONS_PATH.
     `mark_unsafe` is what watches without markUnsafe have.
     """
     report = Diagnostics(str(path))
     source = expand(_read(path), environ)
     root = parse(source, report)
-    lookup = Lookup.of(environ, roles_path, collections_path)
+    lookup = Lookup.of(environ, roles_path, collections_path, path.absolute().parent)
     reader = EntryReader(report, lookup, mark_unsafe=mark_unsafe, variables=environ)
     watches: tuple[Watch, ...] = ()
     match root.value if root is not None else None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from operator_runner.config.watches.image_paths import project_paths
+
 _SYSTEM_COLLECTIONS = "/usr/share/ansible/collections"
 _FQCN_PARTS = 3
 _MAIN_FILES = ("main.yml", "main.yaml", "main.json", "main")
@@ -20,9 +22,17 @@ class Lookup:
     """From --ansible-roles-path or ANSIBLE_ROLES_PATH."""
     collections: tuple[Path, ...]
     """From --ansible-collections-path or ANSIBLE_COLLECTIONS_PATH, or the usual places."""
+    project: Path | None = None
+    """The directory of watches.yaml, for paths that only the image has."""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str], roles_path: str, collections_path: str) -> Lookup:
+    def of(
+        cls,
+        environ: Mapping[str, str],
+        roles_path: str,
+        collections_path: str,
+        project: Path | None = None,
+    ) -> Lookup:
         """Take the paths of the flags, else of the environment, else the defaults."""
         home = environ.get("HOME", "")
         collections = collections_path or environ.get("ANSIBLE_COLLECTIONS_PATH", "")
@@ -32,11 +42,12 @@ class Lookup:
                 collections += f":{home}/.ansible/collections"
         roles = roles_path or environ.get("ANSIBLE_ROLES_PATH", "")
         cwd = Path.cwd()
-        return cls(cwd, _split(roles, cwd, home), _split(collections, cwd, home))
+        return cls(cwd, _split(roles, cwd, home), _split(collections, cwd, home), project)
 
     def playbook(self, name: str) -> Path:
         """Return the absolute path of a playbook, whether it exists or not."""
-        return self.cwd / name
+        candidates = (self.cwd / name, *self._in_project(name))
+        return next((path for path in candidates if path.exists()), self.cwd / name)
 
     def role(self, name: str) -> Path:
         """Return the directory of a role, as a path that may go over symbolic links.
@@ -49,6 +60,7 @@ class Lookup:
         """Yield where a role may be, best first."""
         if Path(name).is_absolute():
             yield Path(name)
+            yield from self._in_project(name)
             return
         parts = name.split(".")
         if len(parts) == _FQCN_PARTS:
@@ -60,6 +72,11 @@ class Lookup:
             yield base / "roles" / name
         yield self.cwd / "roles" / name
         yield self.cwd / name
+        yield from self._in_project(f"roles/{name}")
+
+    def _in_project(self, name: str) -> Iterator[Path]:
+        if self.project is not None:
+            yield from (path.absolute() for path in project_paths(name, self.project))
 
 
 def has_tasks(role: Path) -> bool:

@@ -75,8 +75,8 @@ def disagreements(data: Any, fields: SpecFields, defined: Collection[str]) -> It
             continue
         if name in fields.schemas:
             yield from _type_problems(name, option, fields.schemas[name])
-        elif fields.is_snake_case and to_snake(name) in fields.schemas:
-            hint = f"spec fields are in snake case here: {to_snake(name)}"
+        elif fields.is_snake_case and to_snake(str(name)) in fields.schemas:
+            hint = f"spec fields are in snake case here: {to_snake(str(name))}"
             yield name, f"option {name} is never set: {hint}", True
         elif option.get("required") is True and name not in known and not fields.is_open:
             hint = "add the field to the CRD, or remove `required`"
@@ -93,7 +93,7 @@ def _type_problems(
     expected, kind = _TYPES_OF.get(str(schema.get("type"))), option.get("type", "str")
     if schema.get("x-kubernetes-int-or-string") or expected is None:
         return
-    if kind in _TYPES and kind not in expected:
+    if isinstance(kind, str) and kind in _TYPES and kind not in expected:
         message = f"option {name} has type {kind}, the field of the CRD is {schema['type']}"
         yield option.get("type", name), f"{message}; give both the same type", True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,14 @@ class _Checker:
             fields = self._sources.fields_of(path)
             defined = definitions.defaults
             self._sources.add_problems(path, argument_specs.disagreements(data, fields, defined))
-        return self._sources.found
+        return [self._by_use(each) for each in self._sources.found]
+
+    def _by_use(self, finding: Finding) -> Finding:
+        """Return an error in a file that nothing runs as a warning."""
+        if not finding.is_error or self._sources.is_used(finding.path):
+            return finding
+        message = f"{finding.message} (no other file names this one)"
+        return replace(finding, message=message, is_error=False)
 
     def _definitions(self, used: list[Uses]) -> names.Definitions:
         variables = {path: set(content.defines) for path, content in self._sources.contents.items()}
@@ -217,6 +225,8 @@ class _Checker:
                 if problem := getattr(self._sources.plugins, kind)(use.name):
                     self._sources.add_problem(path, line(use.line, use.name), problem)
         for use in used.files:
+            if Path(use.name).is_absolute():
+                continue  # the image may have it
             if not self._sources.layout.file("template", use.name, path):
                 message = f"there is no template file {use.name} in templates/"
                 place = line(use.line, use.name)

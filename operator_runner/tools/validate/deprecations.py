@@ -87,7 +87,7 @@ def of_task(task: dict[Any, Any], action: Any, arguments: Any) -> Iterator[tuple
         yield task, "ansible-core 2.23 refuses an empty `args`: remove it"
     elif "args" in task and action in CORE_MODULES and isinstance(arguments, dict):
         text = task.get(action, task.get(f"ansible.builtin.{action}"))
-        if isinstance(text, str) and (names := sorted(set(arguments) - {"_raw_params"})):
+        if isinstance(text, str) and (names := sorted({*map(str, arguments)} - {"_raw_params"})):
             message = f"ansible-core 2.23 ignores {', '.join(names)}: move it to `args`"
             yield text, message
     if action == "include_vars" and isinstance(arguments, dict):

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 
 from jinja2 import Environment, meta, nodes
 
+from operator_runner.ansible.templating.text_templates import TESTS_OF_UNDEFINED
 from operator_runner.tools.validate.values import has_marks
 
 _LOOKUPS = {"lookup", "query", "q"}
 _TEMPLATE_LOOKUPS = {"template", "ansible.builtin.template"}
-_GUARD_TESTS = {"defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined"}
+_GUARD_TESTS = {
+    *("defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined"),
+    *TESTS_OF_UNDEFINED,
+}
 _ASSIGNMENTS = (nodes.Assign, nodes.AssignBlock)
 _GUARD_FILTERS = {"default", "d", "ansible.builtin.default"}
 ITEM = "*"
@@ -42,7 +46,7 @@ class Uses:
 
     variables: tuple[NameUse, ...] = ()
     guarded: frozenset[str] = frozenset()
-    """Variables that may be undefined: compared with `is defined`, or with a default."""
+    """Variables that may be undefined: with `is defined`, `is number` or a default."""
     accesses: tuple[AttributeUse, ...] = ()
     filters: tuple[NameUse, ...] = ()
     tests: tuple[NameUse, ...] = ()

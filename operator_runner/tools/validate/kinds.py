@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator_runner.core.model import GVK, Json, Watch
 from operator_runner.core.timetable import LAST_FIELD
 from operator_runner.kube.missing_kinds import explain_missing
+from operator_runner.tools.validate.values import listed, mapping
 
 _OPEN = "x-kubernetes-preserve-unknown-fields"
 
@@ -40,13 +41,13 @@ def without_last_tick(
 
 
 def _drops_last_tick(schema: Json) -> bool:
-    status = (schema.get("properties") or {}).get("status")
+    status = mapping(schema.get("properties")).get("status")
     if not isinstance(status, dict):
         return not schema.get(_OPEN)
     return not (
         status.get(_OPEN)
         or status.get("additionalProperties")
-        or LAST_FIELD in (status.get("properties") or {})
+        or LAST_FIELD in mapping(status.get("properties"))
     )
 
 
@@ -64,7 +65,7 @@ def _served(objects: Iterable[Json]) -> Iterator[GVK]:
 
 def _schemas(objects: Iterable[Json]) -> Iterator[tuple[GVK, Json]]:
     for gvk, version in _versions(objects):
-        yield gvk, (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        yield gvk, mapping(mapping(version.get("schema")).get("openAPIV3Schema"))
 
 
 def _versions(objects: Iterable[Json]) -> Iterator[tuple[GVK, Json]]:
@@ -72,7 +73,7 @@ def _versions(objects: Iterable[Json]) -> Iterator[tuple[GVK, Json]]:
     for body in objects:
         if body.get("kind") != "CustomResourceDefinition":
             continue
-        spec = body.get("spec") or {}
-        kind = (spec.get("names") or {}).get("kind")
-        for version in spec.get("versions") or ():
+        spec = mapping(body.get("spec"))
+        kind = mapping(spec.get("names")).get("kind")
+        for version in map(mapping, listed(spec.get("versions"))):
             yield GVK(str(spec.get("group")), str(version.get("name")), str(kind)), version

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.plugins import loader as loaders
 from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
@@ -79,13 +80,18 @@ class Plugins:
         if problem := self._missing_collection("module", name):
             return problem
         for loader in (loaders.action_loader, loaders.module_loader):
-            found = _found(loader, name, collections)
+            try:
+                found = _found(loader, name, collections)
+            except AnsibleError as error:  # the collection has removed it
+                return Problem(error.message.rstrip("."))
             if found.resolved and found.plugin_resolved_path:
                 problem = self._not_in_image("module", name, found.plugin_resolved_collection)
                 return problem or Module(
                     found.resolved_fqcn or name, _parameters(name, collections)
                 )
-        return Problem(f"unknown module {name}{suggestion(name, _module_names())}")
+        full = next((each for each in sorted(_module_names()) if each.endswith(f".{name}")), "")
+        hint = f": write {full}" if full else suggestion(name, _module_names())
+        return Problem(f"unknown module {name}{hint}")
 
     def filter(self, name: str) -> Problem | None:
         """Return why a filter cannot be used, None if it can."""
@@ -136,7 +142,7 @@ class Plugins:
             return None
         if collection in self._image:
             hint = f"install it with `ansible-galaxy collection install -r {FILE}`"
-            message = f"{kind} {name} is not checked, collection {collection} is not installed here"
+            message = f"plugins of {collection} are not checked, it is not installed here"
             return Problem(f"{message}; {hint}", is_error=False)
         hint = suggestion(name, _module_names()) if kind == "module" else ""
         hint = hint or f"; add `- name: {collection}` to the collections of {FILE}"
@@ -182,14 +188,21 @@ def _parameters(name: str, collections: Sequence[str]) -> frozenset[str] | None:
 
 @functools.cache
 def _documented_parameters(path: str, collection: str | None) -> frozenset[str] | None:
-    document = get_docstring(
-        path, loaders.fragment_loader, collection_name=collection, plugin_type="module"
-    )[0]
-    options = (document or {}).get("options")
-    if not options or "free_form" in options:
+    """Return the parameters in the documentation, None without a valid one of the Python kind.
+
+    A module runs with any documentation, in any language.
+    """
+    try:
+        document = get_docstring(
+            path, loaders.fragment_loader, collection_name=collection, plugin_type="module"
+        )[0]
+        options = (document or {}).get("options")
+        if not options or "free_form" in options:
+            return None
+        aliases = {alias for each in options.values() for alias in each.get("aliases") or ()}
+        return frozenset(map(str, {*options, *aliases}))
+    except (AnsibleError, AttributeError, LookupError, TypeError, ValueError):
         return None
-    aliases = (alias for each in options.values() for alias in each.get("aliases") or ())
-    return frozenset((*options, *aliases))
 
 
 @functools.cache

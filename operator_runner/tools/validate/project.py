@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from operator_runner.config.watches.image_paths import project_paths
+
 _YAML = {".yml", ".yaml", ".json"}
 _MAIN = tuple(f"main{suffix}" for suffix in (".yml", ".yaml", ".json", ""))
 TASKS = ("tasks", "handlers")
@@ -30,8 +32,14 @@ class Layout:
             *(role.parent for role in self.roles),
             *(each.parent / "roles" for each in self.playbooks),
             *(beside.parent / "roles", self.folder / "roles", *self.roles_path),
+            *(beside.parent, self.folder),
         ]
-        return next((each / name for each in folders if (each / name).is_dir()), None)
+        candidates = (
+            *(each / name for each in folders),
+            *project_paths(name, self.folder),
+            *project_paths(f"roles/{name}", self.folder),
+        )
+        return next((each for each in candidates if each.is_dir()), None)
 
     def file(self, kind: str, name: str, beside: Path) -> Path | None:
         """Return a file that a task names, or None."""
@@ -43,6 +51,7 @@ class Layout:
             for place in places
             for part in (subfolder, ".")
         ]
+        candidates += project_paths(name, self.folder)
         return next((each for each in candidates if each.exists()), None)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from operator_runner.config.watches.image_paths import dockerfiles, project_paths
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.older_collections import lacking
 from operator_runner.tools import yaml_io
 from operator_runner.tools.validate.findings import Finding
+from operator_runner.tools.validate.values import listed, mapping
 
 BASE_IMAGE = frozenset(
     {"ansible.builtin", "ansible.legacy", "kubernetes.core", "operator_sdk.util"}
@@ -20,6 +23,12 @@ BASE_IMAGE = frozenset(
 FILE = "requirements.yml"
 _FILES = (FILE, "requirements.yaml", "collections/requirements.yml")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*")
+_FILE_OPTIONS = {"-r", "--requirements-file"}
+_OPTIONS = _FILE_OPTIONS | {
+    *("-p", "--collections-path", "-s", "--server", "--timeout"),
+    *("--api-key", "--token", "--keyring", "--signature"),
+}
+"""Options with a value, which is not a collection."""
 _INSTALL = re.compile(r"ansible-galaxy\s+collection\s+install([^&|;\n]*)")
 
 
@@ -51,20 +60,39 @@ def image_collections(project: Path, location: Callable[[str], Path | None]) -> 
 
 
 def _required(project: Path) -> Iterator[str]:
-    for file in (project / name for name in _FILES):
+    installs = [arguments.split() for arguments in _installs(project)]
+    named = [
+        path
+        for words in installs
+        for option, name in itertools.pairwise(words)
+        if option in _FILE_OPTIONS
+        for path in project_paths(name, project)
+    ]
+    for file in dict.fromkeys([*(project / name for name in _FILES), *named]):
         if not file.is_file():
             continue
         content = yaml_io.load(yaml_io.read_text(file), str(file))
-        entries = content.get("collections") if isinstance(content, dict) else None
-        for entry in entries or ():
+        for entry in listed(mapping(content).get("collections")):
             name = entry.get("name") or entry.get("source") if isinstance(entry, dict) else entry
             yield str(name).partition(":")[0] if _NAME.match(str(name)) else str(name)
-    dockerfile = project / "Dockerfile"
-    if dockerfile.is_file():
-        text = yaml_io.read_text(dockerfile).replace("\\\n", " ")
-        for arguments in _INSTALL.findall(text):
-            words = (word.strip("'\"").partition(":")[0] for word in arguments.split())
-            yield from (word for word in words if _NAME.fullmatch(word) and word not in _FILES)
+    for words in installs:
+        yield from _installed(words)
+
+
+def _installs(project: Path) -> Iterator[str]:
+    """Yield the arguments of each `ansible-galaxy collection install` in the Dockerfile."""
+    for dockerfile in dockerfiles(project):
+        yield from _INSTALL.findall(dockerfile)
+
+
+def _installed(words: list[str]) -> Iterator[str]:
+    """Yield names and archives among the arguments of `ansible-galaxy collection install`."""
+    for option, quoted in itertools.pairwise(["", *words]):
+        word = quoted.strip("'\"")
+        name = word.partition(":")[0]
+        if option in _OPTIONS or word.startswith("-"):
+            continue
+        yield name if _NAME.fullmatch(name) else word
 
 
 def _dependencies(name: str, location: Callable[[str], Path | None], seen: set[str]) -> set[str]:
@@ -76,7 +104,7 @@ def _dependencies(name: str, location: Callable[[str], Path | None], seen: set[s
         manifest = json.loads((folder / "MANIFEST.json").read_bytes())
     except ValueError as error:
         raise ConfigError(f"{folder / 'MANIFEST.json'}: invalid JSON: {error}") from error
-    for each in (manifest.get("collection_info") or {}).get("dependencies") or {}:
+    for each in mapping(mapping(mapping(manifest).get("collection_info")).get("dependencies")):
         _dependencies(each, location, seen)
         seen.add(each)
     return seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -22,7 +23,7 @@ from operator_runner.tools.validate.line_numbers import line_of, place_of_error
 from operator_runner.tools.validate.plugins import Plugins, Problem, add_directory
 from operator_runner.tools.validate.spec_fields import SpecFields
 from operator_runner.tools.validate.task_reader import Content, ContentReference, TaskReader
-from operator_runner.tools.validate.values import has_marks
+from operator_runner.tools.validate.values import has_marks, listed, mapping, texts
 
 _SPECS = ("argument_specs.yml", "argument_specs.yaml")
 _PROMPTS = ("prompt", "prompt_ask_vault_pass")
@@ -30,6 +31,7 @@ _NOT_DECRYPTED = (
     "the file is not checked, nor whether variables are defined, because it cannot be decrypted:"
     " set ANSIBLE_VAULT_PASSWORD_FILE"
 )
+_COMPUTED = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\[")
 
 
 class _UnreadableError(Exception):
@@ -163,7 +165,10 @@ class Sources:
 
     def _load(self, path: Path) -> Any:
         try:
-            return self._loader.load_from_file(str(path), trusted_as_template=True)
+            data = self._loader.load_from_file(str(path), trusted_as_template=True)
+            deque(texts(data), maxlen=0)
+        except RecursionError:
+            self.found.append(Finding(path, 1, "a value contains itself, or is nested too deeply"))
         except AnsibleError as error:
             if path.read_bytes().startswith(b"$ANSIBLE_VAULT;"):
                 self.found.append(Finding(path, 1, _NOT_DECRYPTED, is_error=False))
@@ -175,27 +180,31 @@ class Sources:
             self.found.append(Finding(file, line, f"{message}. {help_text}".strip()))
         except UnicodeDecodeError as error:
             self.found.append(Finding(path, 1, f"the file is not UTF-8: {error}"))
+        except ValueError as error:  # such as an impossible date
+            self.found.append(Finding(path, 1, f"invalid value: {error}"))
+        else:
+            return data
         raise _UnreadableError
 
     def _collections_of(self, owner: Path) -> tuple[str, ...]:
         """Return the collections of short names: the one that a role is in, and those it lists."""
         *_, namespace, name, roles = ("", "", "", *owner.parts[:-1])
         is_in_collection = roles == "roles" and "ansible_collections" in owner.parts
-        listed: Any = None
-        with suppress(AnsibleError):  # reported with the file itself
+        content: Any = None
+        with suppress(AnsibleError, ValueError):  # reported with the file itself
             for meta in project.yaml_files(owner / "meta"):
                 if meta.stem == "main":
-                    listed = self._loader.load_from_file(str(meta))
-        found = listed.get("collections") if isinstance(listed, dict) else None
+                    content = self._loader.load_from_file(str(meta))
+        found = mapping(content).get("collections")
         own = [f"{namespace}.{name}"] if is_in_collection else []
-        return (*own, *map(str, found or ()))
+        return (*own, *map(str, listed(found)))
 
     def _read_meta(self, path: Path, data: Any, reader: TaskReader) -> None:
         specs = data
         if path.name not in _SPECS:
             if not isinstance(data, dict):
                 return
-            for each in data.get("dependencies") or ():
+            for each in listed(data.get("dependencies")):
                 name = each.get("role") or each.get("name") if isinstance(each, dict) else each
                 if isinstance(name, str):
                     reader.content.references.append(ContentReference("role", name))
@@ -217,11 +226,13 @@ class Sources:
             name = reference.name
             if reference.other_syntax:
                 self.other_syntax.add(Path(name).name)
-            if has_marks(name) or Path(name).is_absolute():
+            if has_marks(name):
                 continue
             if reference.kind == "role":
                 self._check_role(path, name)
             elif (found := self.layout.file(reference.kind, name, path)) is None:
+                if Path(name).is_absolute():
+                    continue  # the image may have it
                 hint = {"template": "templates/", "file": "files/"}.get(reference.kind, "")
                 where = f" in {hint}" if hint else ""
                 message = f"there is no {reference.kind} file {name}{where}"
@@ -237,7 +248,7 @@ class Sources:
         return suggestion(Path(name).name, {file.name for file in files})
 
     def _check_role(self, path: Path, name: str) -> None:
-        if self.layout.role(name, path) is not None:
+        if Path(name).is_absolute() or self.layout.role(name, path) is not None:
             return
         if name.count(".") > 1:
             problem = self.plugins.collection(name.rpartition(".")[0])
@@ -247,6 +258,18 @@ class Sources:
         known = {each.name for role in self.layout.roles for each in role.parent.iterdir()}
         hint = suggestion(name, known, "; add it to roles/")
         self.found.append(Finding(path, line_of(name), f"there is no role {name}{hint}"))
+
+    def is_used(self, path: Path) -> bool:
+        """Return whether a file can be reached: by its place, or because another one names it."""
+        if path.stem == "main" or not {*path.parts} & {*project.TASKS, "templates"}:
+            return True
+        others = (each for each in (*self.contents, *self.templates) if each != path)
+        word = re.compile(rf"(?<![\w-]){re.escape(path.stem)}(?![\w-])")
+        if any(word.search(each.read_text(errors="replace")) for each in others):
+            return True
+        names = (each.name for found in self.contents.values() for each in found.references)
+        patterns = (_COMPUTED.sub("*", Path(name).name) for name in names if has_marks(name))
+        return any(path.match(each) for each in patterns)
 
     def add_problem(self, path: Path, line: int, problem: Problem) -> None:
         """Add why a plugin cannot be used."""

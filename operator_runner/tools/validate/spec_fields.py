@@ -10,6 +10,7 @@ from operator_runner.core.model import Json, Watch
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.reconcile.variables import META, SCHEDULE_TIME, object_name
 from operator_runner.tools.validate.expressions import ITEM, Path
+from operator_runner.tools.validate.values import listed, mapping
 
 _OPEN = "x-kubernetes-preserve-unknown-fields"
 
@@ -47,15 +48,15 @@ class SpecFields:
             if name == ITEM:
                 schema = schema.get("items")
             else:
-                properties = schema.get("properties") or {}
+                properties = mapping(schema.get("properties"))
                 schema = {self._name(key): each for key, each in properties.items()}.get(name)
             if not isinstance(schema, dict):
                 return None
-        is_closed = schema.get("properties") and not _is_open(schema)
+        is_closed = mapping(schema.get("properties")) and not _is_open(schema)
         return frozenset(map(self._name, schema["properties"])) if is_closed else None
 
     def _name(self, key: str) -> str:
-        return to_snake(key) if self.is_snake_case else key
+        return to_snake(str(key)) if self.is_snake_case else str(key)
 
 
 def spec_fields(watch: Watch, objects: Iterable[Json]) -> SpecFields:
@@ -68,7 +69,9 @@ def spec_fields(watch: Watch, objects: Iterable[Json]) -> SpecFields:
         if cleanup is not None:
             others |= set(cleanup.vars)
     schema = next(filter(None, (_spec_schema(watch, each) for each in objects)), None)
-    properties = (schema or {}).get("properties") or {}
+    properties = {
+        str(key): each for key, each in mapping(mapping(schema).get("properties")).items()
+    }
     variables = {key: to_snake(key) if watch.snake_case_parameters else key for key in properties}
     return SpecFields(
         {variables[key]: each for key, each in properties.items() if isinstance(each, dict)},
@@ -82,16 +85,16 @@ def spec_fields(watch: Watch, objects: Iterable[Json]) -> SpecFields:
 def _spec_schema(watch: Watch, body: Json) -> Json | None:
     if body.get("kind") != "CustomResourceDefinition":
         return None
-    spec = body.get("spec") or {}
-    if (spec.get("group"), (spec.get("names") or {}).get("kind")) != (
+    spec = mapping(body.get("spec"))
+    if (spec.get("group"), mapping(spec.get("names")).get("kind")) != (
         watch.gvk.group,
         watch.gvk.kind,
     ):
         return None
-    for version in spec.get("versions") or ():
+    for version in map(mapping, listed(spec.get("versions"))):
         if version.get("name") == watch.gvk.version:
-            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-            found = (schema.get("properties") or {}).get("spec")
+            schema = mapping(mapping(version.get("schema")).get("openAPIV3Schema"))
+            found = mapping(schema.get("properties")).get("spec")
             return found if isinstance(found, dict) else {}
     return None
 

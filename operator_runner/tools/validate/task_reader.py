@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.playbook.block import Block
 from ansible.playbook.handler import Handler
 from ansible.playbook.play import Play
@@ -20,6 +21,7 @@ from operator_runner.tools.validate.values import (
     has_marks,
     key_values,
     listed,
+    mapping,
     old_action,
     short_name,
     texts,
@@ -93,18 +95,18 @@ class TaskReader:
         """Read the plays of a playbook."""
         given = self._collections
         for play in self._maps(data, "a playbook must be a list of plays"):
-            self._collections = (*listed(play.get("collections")), *given)
+            self._collections = (*map(str, listed(play.get("collections"))), *given)
             if name := play.get("import_playbook") or play.get("ansible.builtin.import_playbook"):
                 self._refer("playbook", name)
                 continue
             self._unknown_keywords(play, _PLAY_KEYWORDS, "play")
             self.content.deprecated += waiting(play)
             self.variables(play.get("vars"))
-            for prompt in play.get("vars_prompt") or ():
-                self.content.defines |= {prompt["name"]} if "name" in prompt else set()
+            for prompt in map(mapping, listed(play.get("vars_prompt"))):
+                self.content.defines |= {str(prompt["name"])} if "name" in prompt else set()
             for name in listed(play.get("vars_files")):
                 self._refer("vars", name)
-            for role in play.get("roles") or ():
+            for role in listed(play.get("roles")):
                 self._role_of_play(role)
             for key in _TASK_LISTS:
                 self.tasks(play.get(key))
@@ -155,14 +157,17 @@ class TaskReader:
             action = self._module_among(keys)
             arguments = task[action]
         if isinstance(arguments, str):
-            arguments = key_values(action, arguments)
+            try:
+                arguments = key_values(action, arguments)
+            except AnsibleError as error:
+                self.content.problems.append((task, str(error.message)))
         self.content.deprecated += deprecations.of_task(task, short_name(str(action)), arguments)
         self.content.deprecated += waiting(task, short_name(str(action)))
         given = arguments if isinstance(arguments, dict) else {}
         given = {**given, **(task["args"] if isinstance(task.get("args"), dict) else {})}
         if isinstance(action, str) and not has_marks(action):
             names = tuple(name for name in given if isinstance(name, str))
-            collections = (*listed(task.get("collections")), *self._collections)
+            collections = (*map(str, listed(task.get("collections"))), *self._collections)
             self.content.actions.append(Action(action, names, collections))
             self._special(short_name(action), given, arguments)
         self._keywords({key: each for key, each in task.items() if key not in keys}, aliases)
@@ -189,7 +194,7 @@ class TaskReader:
                 self.content.defines |= {str(name) for name in given if not has_marks(name)}
                 self.content.is_open |= not given or any(map(has_marks, given))
             case "set_stats" if isinstance(given.get("data"), dict):
-                self.content.defines |= set(given["data"])
+                self.content.defines |= set(map(str, given["data"]))
             case "include_vars":
                 self._included_variables(given, arguments)
             case _:

@@ -44,6 +44,11 @@ def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
+def mapping(value: Any) -> dict[Any, Any]:
+    """Return a map as it is, any other value as an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
 def has_marks(value: Any) -> bool:
     """Return whether a value is a text with delimiters of Jinja."""
     return isinstance(value, str) and any(mark in value for mark in _MARKS)

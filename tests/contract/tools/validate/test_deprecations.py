@@ -80,7 +80,9 @@ def test_conditions_are_reported_as_ansible_core_does(tmp_path: Path) -> None:
         "roles/site/defaults/main.yml": "text: abc\nflag: true\nnumber: 2\ncondition: flag\n",
     }
     found = re.findall(
-        r"^Warning: .*main.yml:(\d+):", validate(write(tmp_path, files)).stderr, re.MULTILINE
+        r"^Warning: .*main.yml:(\d+):",
+        validate(write(tmp_path, files), "--all").stderr,
+        re.MULTILINE,
     )
     assert {f"T{int(line) - 1}" for line in found} == expected
 

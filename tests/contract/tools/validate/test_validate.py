@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -415,3 +416,79 @@ def test_the_surroundings_are_those_of_runs(tmp_path: Path) -> None:
     ]
     assert "kubernetes.core 2.2.3 cannot work in the base image" in rest[0]
     assert "site.yml:6: unknown module nudge" in rest[-2]
+
+
+def test_correct_projects_of_all_layouts_have_no_errors(tmp_path: Path) -> None:
+    """Paths of the image, roles as paths, requirements elsewhere, and modules in any language."""
+    files = {
+        "watches.yaml": (
+            "- {group: example.com, version: v1, kind: Site, role: /opt/ansible/roles/site}\n"
+            "- {group: example.com, version: v1, kind: Shop, playbook: /opt/ansible/shop.yml}\n"
+        ),
+        "build/Dockerfile": (
+            "COPY roles/ ${HOME}/roles/\nCOPY plays/* ${HOME}/\nCOPY needs ${HOME}\n"
+            "RUN ansible-galaxy collection install \\\n  -r ${HOME}/image.yml --force\n"
+        ),
+        "needs/image.yml": "collections: [my.own]\n",
+        "plays/shop.yml": "- {hosts: localhost, roles: [./roles/site]}\n",
+        "roles/site/tasks/main.yml": (
+            "- debug: {msg: \"{{ lookup('template', '/opt/data/page.j2') }}\"}\n"
+            "- debug: {msg: a}\n  when: retries is number\n"
+            "- my.own.module: {a: b}\n"
+            "- shout: word=moin\n"
+            "- odd: {a: b}\n"
+        ),
+        "roles/site/tasks/old.yml": "- debug: {msg: '{{ long_gone }}'}\n",
+        "roles/site/library/shout": '#!/bin/bash\n. "$1"\necho "{}"\n',
+        "roles/site/library/odd.py": 'DOCUMENTATION = """\noptions:\n  a: b: c\n"""\n',
+    }
+    done = validate(write(tmp_path, files))
+    assert done.returncode == 0, done.stderr
+    assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [
+        "roles/site/tasks/main.yml:4",
+        "roles/site/tasks/old.yml:1",
+    ]
+
+
+def test_removed_modules_are_errors_with_their_successor(tmp_path: Path) -> None:
+    """They fail in each run."""
+    files = {"roles/site/tasks/main.yml": "- k8s_facts: {kind: Pod}\n- k8s_status: {kind: Pod}\n"}
+    done = validate(write(tmp_path, files))
+    assert done.returncode == 1
+    assert "main.yml:1: The 'kubernetes.core.k8s_facts' module has been removed. Use" in done.stderr
+    assert (
+        "main.yml:2: unknown module k8s_status: write operator_sdk.util.k8s_status" in done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("requirement", "status"),
+    [("./own.tar.gz", 0), ("git+https://git.example.com/own.git", 0), ("other.kind:1.0.0", 1)],
+)
+def test_an_archive_in_the_dockerfile_can_have_any_collection(
+    tmp_path: Path, requirement: str, status: int
+) -> None:
+    """A collection that is named has its own plugins only."""
+    files = {
+        "Dockerfile": f"RUN ansible-galaxy collection install -s own --force {requirement}\n",
+        "roles/site/tasks/main.yml": "- my.own.module: {a: b}\n",
+    }
+    assert validate(write(tmp_path, files)).returncode == status
+
+
+def test_warnings_of_one_kind_are_one_line(tmp_path: Path) -> None:
+    """With the first places and the cure; `--all` and JSON have each of them."""
+    tasks = "- debug: {msg: a}\n  when: site_title | length\n" * 5 + "- nothing_known: {}\n"
+    project = write(tmp_path, {"roles/site/tasks/main.yml": tasks})
+    warning, error, _ = validate(project).stderr.splitlines()
+    assert warning == (
+        "Warning: the condition can return int instead of a boolean, which ansible-core 2.23 "
+        "refuses: compare it, such as `> 0` (5 places: roles/site/tasks/main.yml:2, "
+        "roles/site/tasks/main.yml:4, roles/site/tasks/main.yml:6, ...; --all lists them)"
+    )
+    assert error.startswith("Error: roles/site/tasks/main.yml:11: unknown module nothing_known")
+    assert validate(project, "--all").stderr.count("Warning: roles/site/tasks/main.yml:") == 5
+    done = validate(project, "-o", "json")
+    found = [(each["severity"], each["line"]) for each in json.loads(done.stdout)]
+    assert found == [*(("warning", line) for line in (2, 4, 6, 8, 10)), ("error", 11)]
+    assert done.returncode == 1

@@ -92,3 +92,27 @@ def test_tasks_may_have_any_ending_that_ansible_supports(tmp_path: Path, name: s
     assert not has_tasks(tmp_path)
     (make(tmp_path / "tasks") / name).write_text("[]")
     assert has_tasks(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("copied", "name", "found"),
+    [
+        ("COPY ansible/roles/ ${HOME}/roles/", "/opt/ansible/roles/web", "ansible/roles/web"),
+        ("COPY --chown=1:0 plays/* $HOME/", "/opt/ansible/web.yml", "plays/web.yml"),
+        ("ADD other.yml \\\n  /opt/ansible/web.yml", "web.yml", "other.yml"),
+        ('COPY ["a/web", "b", "roles/"]', "/opt/ansible/roles/web.yml", "a/web/web.yml"),
+        ("COPY --from=x y /opt/ansible/", "/opt/ansible/web.yml", "web.yml"),
+    ],
+)
+def test_paths_of_the_image_are_found_where_the_dockerfile_copies_them_from(
+    project: Path, copied: str, name: str, found: str
+) -> None:
+    """Else in the directory of watches.yaml, which is the home directory of the image."""
+    (project / "Dockerfile").write_text(f"FROM x\n{copied}\n")
+    for each in ("ansible/roles/web", "a/web", "b"):
+        (project / each).mkdir(parents=True, exist_ok=True)
+    (project / found).parent.mkdir(parents=True, exist_ok=True)
+    if found.endswith(".yml"):
+        (project / found).touch()
+    lookup = Lookup.of({}, "", "", project)
+    assert lookup.role(name) == lookup.playbook(name) == project / found
