@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,8 @@ def _rbac(options: dict[str, Any]) -> int:
     manager = _manager(options["manager"], checked)
     project = _project(options, manager)
     requirements = requirements_of(project, names=options["names"])
-    for warning in warnings_of(project):
+    deployments = sum(each.get("kind") == "Deployment" for each in checked)
+    for warning in (*_manager_warnings(manager, deployments), *warnings_of(project)):
         click.echo(f"Warning: {warning}", err=True)
     if options["check"]:
         granted = grants_in(checked, manager if manager.account else None)
@@ -141,10 +142,27 @@ def _manager(named: Path | None, checked: Sequence[dict[str, Any]]) -> Manager:
     if named is not None:
         found = find_manager(read_objects([named]))
         if found is None:
-            raise ConfigError(f"--manager {named}: no Deployment has a container named manager")
+            raise ConfigError(f"--manager {named}: no Deployment runs an operator")
         return found
     default = read_objects([_MANAGER]) if _MANAGER.is_dir() else []
     return find_manager(checked) or _default_manager(default, checked) or Manager()
+
+
+def _manager_warnings(manager: Manager, deployments: int) -> Iterator[str]:
+    """Yield which container was taken unless it is obvious, and what it does not determine."""
+    name = manager.container.rpartition("/")[2]
+    if name not in {"", "manager"}:
+        yield f"the container {manager.container} is taken for the operator"
+    if not name and deployments:
+        yield (
+            "no checked Deployment runs an operator: its flags and WATCH_NAMESPACE count as unset;"
+            " name the operator's file with --manager"
+        )
+    if manager.olm_namespaces:
+        yield (
+            "WATCH_NAMESPACE is the choice of the OLM (olm.targetNamespaces): the rules are those"
+            " for all namespaces, the widest of its install modes"
+        )
 
 
 def _default_manager(

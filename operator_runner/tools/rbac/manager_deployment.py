@@ -19,6 +19,15 @@ PLACEHOLDER = "system"
 """Namespace in manifests before kustomize sets the real one."""
 _LABELS = (("control-plane", "controller-manager"),)
 """Labels of the manager's Pods as `operator-runner init` sets them."""
+_PROXY, _OLM = "kube-rbac-proxy", "olm.targetNamespaces"
+_OPERATOR_VARIABLES = {"WATCH_NAMESPACE", "OPERATOR_NAME", "ANSIBLE_GATHERING"}
+_OPERATOR_WORDS = (
+    "ansible-operator",
+    "operator-runner",
+    "--leader-elect",
+    "--watches-file",
+    "--leader-election-id",
+)
 _USED = ("WATCH_NAMESPACE", "OPERATOR_CONDITION_NAME", "OPERATOR_NAME")
 
 
@@ -32,6 +41,12 @@ class Manager:
     environ: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = _LABELS
     """Those that select its Pods."""
+    container: str = ""
+    """Names of the Deployment and its container: `web/manager`."""
+    has_proxy: bool = False
+    """Whether kube-rbac-proxy is beside it, which needs reviews."""
+    olm_namespaces: bool = False
+    """Whether WATCH_NAMESPACE is the choice of the OLM."""
 
 
 def find_manager(documents: Sequence[Json]) -> Manager | None:
@@ -39,8 +54,8 @@ def find_manager(documents: Sequence[Json]) -> Manager | None:
     found = [each for body in documents if (each := _manager(body)) is not None]
     if len(found) > 1:
         raise ConfigError(
-            "several Deployments have a container named manager; name the operator's file with"
-            " --manager"
+            f"several Deployments run an operator: {', '.join(each.container for each in found)};"
+            " name the operator's file with --manager"
         )
     return found[0] if found else None
 
@@ -64,7 +79,9 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
         lease_scope=_scope(election.namespace or own, own),
         shards=settings.shards is not None,
         run_archives=settings.keep_runs,
-        reviews=settings.metrics is not None and settings.metrics_require_rbac,
+        reviews=manager.has_proxy
+        or (settings.metrics is not None and settings.metrics_require_rbac),
+        reviewer=f"the sidecar {_PROXY}" if manager.has_proxy else "--metrics-require-rbac",
         operator_condition=settings.operator_condition,
         inject_owner_ref=settings.inject_owner_ref,
         job_secret=_job_secret(settings.jobs, own),
@@ -106,7 +123,7 @@ def _manager(body: Json) -> Manager | None:
     if body.get("kind") != "Deployment":
         return None
     pod = body["spec"]["template"]["spec"]
-    container = next((one for one in pod["containers"] if one["name"] == "manager"), None)
+    container = _operator_container(pod["containers"])
     if container is None:
         return None
     namespace = body["metadata"].get("namespace") or PLACEHOLDER
@@ -117,6 +134,29 @@ def _manager(body: Json) -> Manager | None:
         (*map(str, container.get("args") or ()), *_certificates(container)),
         tuple((name, values[name]) for name in _USED if values.get(name)),
         tuple(((body["spec"].get("selector") or {}).get("matchLabels") or {}).items()) or _LABELS,
+        f"{body['metadata']['name']}/{container['name']}",
+        any(map(_is_proxy, pod["containers"])),
+        any(_OLM in str(each) for each in container.get("env") or ()),
+    )
+
+
+def _operator_container(containers: Sequence[Json]) -> Json | None:
+    """Return the container that runs the operator: by its name, or by what it runs."""
+    others = [each for each in containers if not _is_proxy(each)]
+    named = [each for each in others if each["name"] == "manager"]
+    return next(iter(named or filter(_runs_operator, others)), None)
+
+
+def _is_proxy(container: Json) -> bool:
+    return _PROXY in f"{container['name']} {container.get('image')}"
+
+
+def _runs_operator(container: Json) -> bool:
+    variables = {each["name"] for each in container.get("env") or ()}
+    words = [*map(str, (*(container.get("command") or ()), *(container.get("args") or ())))]
+    words.append(str(container.get("image")))
+    return bool(variables & _OPERATOR_VARIABLES) or any(
+        sign in word for word in words for sign in _OPERATOR_WORDS
     )
 
 

@@ -49,6 +49,8 @@ class EnabledFeatures:
     """Whether runs are kept in ConfigMaps beside the Lease."""
     reviews: bool = False
     """Whether readers of metrics are authenticated and authorized by the API server."""
+    reviewer: str = "--metrics-require-rbac"
+    """The flag or the sidecar that asks the API server."""
     operator_condition: str = ""
     webhook: bool = False
     """Whether the conversion webhook registers itself in the CRDs."""
@@ -177,9 +179,7 @@ def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
             ("authentication.k8s.io", "tokenreviews"),
             ("authorization.k8s.io", "subjectaccessreviews"),
         ):
-            yield Requirement(
-                AccessRule(group, resource, "create"), "--metrics-require-rbac", METRICS
-            )
+            yield Requirement(AccessRule(group, resource, "create"), features.reviewer, METRICS)
     if name := features.operator_condition:
         for verb in ("get", "patch"):
             rule = AccessRule(

@@ -99,7 +99,7 @@ def test_tasks_may_have_any_ending_that_ansible_supports(tmp_path: Path, name: s
     [
         ("COPY ansible/roles/ ${HOME}/roles/", "/opt/ansible/roles/web", "ansible/roles/web"),
         ("COPY --chown=1:0 plays/* $HOME/", "/opt/ansible/web.yml", "plays/web.yml"),
-        ("ADD other.yml \\\n  /opt/ansible/web.yml", "web.yml", "other.yml"),
+        ("ADD other.yml \\\n  /opt/ansible/web.yml", "/opt/ansible/web.yml", "other.yml"),
         ('COPY ["a/web", "b", "roles/"]', "/opt/ansible/roles/web.yml", "a/web/web.yml"),
         ("COPY --from=x y /opt/ansible/", "/opt/ansible/web.yml", "web.yml"),
     ],

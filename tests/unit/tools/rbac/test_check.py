@@ -240,3 +240,33 @@ def test_mistakes_of_the_manager_are_errors() -> None:
         find_manager([deployment(), deployment()])
     assert find_manager([deployment(container="other")]) is None
     assert Manager().namespace == "system"
+
+
+@pytest.mark.parametrize(
+    ("container", "found"),
+    [
+        (
+            {
+                "name": "web-operator",
+                "image": "example.com/web",
+                "args": ["--leader-election-id=web"],
+            },
+            True,
+        ),
+        ({"name": "web", "image": "example.com/web", "env": [{"name": "WATCH_NAMESPACE"}]}, True),
+        ({"name": "web", "image": "quay.io/operator-framework/ansible-operator:v1"}, True),
+        ({"name": "web", "image": "nginx", "args": ["--port=1"]}, False),
+    ],
+)
+def test_the_operator_is_found_by_what_its_container_runs(container: Json, found: bool) -> None:
+    """Beside kube-rbac-proxy, whose reviews of tokens are required then."""
+    body = deployment()
+    proxy = {"name": "proxy", "image": "example.com/kube-rbac-proxy:v1", "args": ["--v=0"]}
+    body["spec"]["template"]["spec"]["containers"] = [proxy, container]
+    manager = find_manager([body])
+    if manager is None:
+        assert not found
+        return
+    assert manager.container == f"m/{container['name']}"
+    features = features_of(manager, [])
+    assert (features.reviews, features.reviewer) == (True, "the sidecar kube-rbac-proxy")
