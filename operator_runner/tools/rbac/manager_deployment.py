@@ -21,13 +21,7 @@ _LABELS = (("control-plane", "controller-manager"),)
 """Labels of the manager's Pods as `operator-runner init` sets them."""
 _PROXY, _OLM = "kube-rbac-proxy", "olm.targetNamespaces"
 _OPERATOR_VARIABLES = {"WATCH_NAMESPACE", "OPERATOR_NAME", "ANSIBLE_GATHERING"}
-_OPERATOR_WORDS = (
-    "ansible-operator",
-    "operator-runner",
-    "--leader-elect",
-    "--watches-file",
-    "--leader-election-id",
-)
+_OPERATOR_WORDS = ("ansible-operator", "operator-runner", "--leader-elect", "--watches-file")
 _USED = ("WATCH_NAMESPACE", "OPERATOR_CONDITION_NAME", "OPERATOR_NAME")
 
 
