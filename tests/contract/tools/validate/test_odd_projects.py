@@ -61,7 +61,7 @@ FILES = {
     ),
     "group_vars/all.yml": "{a: b}",
 }
-ODD = st.sampled_from(
+ODD: st.SearchStrategy[Any] = st.sampled_from(
     (
         *(None, True, 1, 1.5, "", "a", "{{ a", "{{ a.b }}", [], {}, [None], [[]], [1], {"a": 1}),
         *({1: 2}, {True: {}}, {None: None}, {1.5: [1]}, {"{{ a }}": 1}, [{"a": 1}]),

@@ -439,7 +439,7 @@ def test_correct_projects_of_all_layouts_have_no_errors(tmp_path: Path) -> None:
             "- shout: word=moin\n"
             "- odd: {a: b}\n"
         ),
-        "roles/site/tasks/old.yml": "- debug: {msg: '{{ long_gone }}'}\n",
+        "roles/site/tasks/old.yml": "- long_gone: {a: b}\n",
         "roles/site/library/shout": '#!/bin/bash\n. "$1"\necho "{}"\n',
         "roles/site/library/odd.py": 'DOCUMENTATION = """\noptions:\n  a: b: c\n"""\n',
     }
@@ -448,6 +448,7 @@ def test_correct_projects_of_all_layouts_have_no_errors(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [
         "roles/site/tasks/main.yml:4",
         "roles/site/tasks/old.yml:1",
+        "watches.yaml:2",
     ]
 
 
