@@ -267,8 +267,8 @@ def test_collections_of_requirements_are_in_the_image(tmp_path: Path) -> None:
     done = validate(write(tmp_path, files))
     assert done.returncode == 0
     assert done.stderr == (
-        "Warning: roles/site/tasks/main.yml:2: module strange.things.do is not checked, "
-        "collection strange.things is not installed here; "
+        "Warning: roles/site/tasks/main.yml:2: plugins of strange.things are not checked, "
+        "it is not installed here; "
         "install it with `ansible-galaxy collection install -r requirements.yml`\n"
     )
 
