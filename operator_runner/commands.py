@@ -12,7 +12,7 @@ from contextlib import chdir, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -39,7 +39,9 @@ from operator_runner.core.errors import ConfigError, exhausted_resource
 from operator_runner.core.model import Watch
 from operator_runner.core.older_collections import replacements
 from operator_runner.telemetry import logs, output_thread
-from operator_runner.tools.validate.findings import Finding, summarized
+
+if TYPE_CHECKING:
+    from operator_runner.tools.validate.findings import Finding
 
 _log = structlog.get_logger(__name__)
 _RESTARTED = "OPERATOR_RUNNER_RESTARTED"
@@ -139,6 +141,9 @@ def validate(file: Path, *, show_all: bool, output: str, **options: Any) -> None
         findings = _check_content(file, loaded, options)
     except ConfigError as error:
         _exit_with_problems(error)
+    # Imported here because the operator, which is a part of these commands, imports no tools.
+    from operator_runner.tools.validate.findings import summarized  # noqa: PLC0415
+
     warnings = [each for each in findings if not each.is_error]
     here = Path.cwd()
     _print_warnings(
@@ -293,6 +298,8 @@ def _check_content(file: Path, loaded: Loaded, options: dict[str, Any]) -> list[
     """Return what is wrong with roles and playbooks. Raises ConfigError."""
     # Imported here because it imports ansible-core, which takes a second and reads its settings: as
     # runs do, without an ansible.cfg in the working directory.
+    if config := os.environ.get("ANSIBLE_CONFIG"):
+        os.environ["ANSIBLE_CONFIG"] = str(Path(config).expanduser().absolute())
     with tempfile.TemporaryDirectory() as empty, chdir(empty):
         from operator_runner.tools.validate.check import check  # noqa: PLC0415
 

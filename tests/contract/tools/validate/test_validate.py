@@ -388,7 +388,9 @@ def test_files_are_decrypted_with_the_vault_password_of_the_settings(
     assert f"vault password {tmp_path}/none: " in missing.stderr
 
 
-def test_the_surroundings_are_those_of_runs(tmp_path: Path) -> None:
+def test_the_surroundings_are_those_of_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """./ansible.cfg is not read; versions and tasks that a run refuses are warnings."""
     files = {
         "ansible.cfg": "[defaults]\nlibrary = ./mods\n",
@@ -417,6 +419,8 @@ def test_the_surroundings_are_those_of_runs(tmp_path: Path) -> None:
     ]
     assert "kubernetes.core 2.2.3 cannot work in the base image" in rest[0]
     assert "site.yml:6: unknown module nudge" in rest[-2]
+    monkeypatch.setenv("ANSIBLE_CONFIG", "ansible.cfg")
+    assert validate(tmp_path).returncode == 0
 
 
 def test_correct_projects_of_all_layouts_have_no_errors(tmp_path: Path) -> None:

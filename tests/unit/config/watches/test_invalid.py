@@ -18,7 +18,9 @@ def test_every_problem_is_reported_with_line_path_and_hint(path: Path, project: 
     """The problems are exactly those in the comments of the file."""
     comments = [line for line in path.read_text().splitlines() if line.startswith(MARK)]
     expected = [
-        f"{path}:" + comment.removeprefix(MARK).replace("{cwd}", str(project))
+        f"{path}:{comment.removeprefix(MARK)}".replace("{cwd}", str(project)).replace(
+            "{folder}", str(path.parent)
+        )
         for comment in comments
     ]
 
