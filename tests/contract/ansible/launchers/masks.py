@@ -62,6 +62,8 @@ _PATTERNS = [
         (r"ansible-tmp-\d+\.\d+-\d+-\d+", "ansible-tmp-<id>"),
         (r"ansible-local-\w+", "ansible-local-<id>"),
         (r"pipe:\[\d+\]", "pipe:[<id>]"),
+        # the directory of a run
+        (r"(?<=/\.run-)[0-9a-f]{16}\b", "<id>"),
         # Python's tempfile
         (r"\btmp[a-z0-9_]{8}\b", "<temp>"),
         # names that the copy action gives to `content`
