@@ -258,7 +258,7 @@ def test_an_operator_killed_at_its_start_leaves_no_files(tmp_path: Path) -> None
         [sys.executable, "-c", _HOLDER, str(tmp_path), "true"],
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(modules)},
     )
-    eventually(lambda: list(temporary.glob("operator-runner-*/*")))
+    eventually(lambda: list(temporary.glob(".server-*/*")))
     (server,) = psutil.Process(operator.pid).children()
     operator.kill()
     operator.wait()
