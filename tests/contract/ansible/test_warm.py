@@ -38,7 +38,7 @@ from tests.support.processes import is_running, new_nap, sleepers
 from tests.support.waiting import eventually
 
 SETTINGS = AnsibleSettings(skip_facts=True)
-UNLOADED = replace(SETTINGS, fork_server_idle_timeout=timedelta(seconds=1))
+UNLOADED = replace(SETTINGS, fork_server_idle_timeout=timedelta(seconds=3))
 _LOOKUP = """
 import sys
 import ansible.cli.playbook
@@ -366,7 +366,7 @@ async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> 
         for _ in range(2):
             await asyncio.to_thread(eventually, lambda: not runs.servers())
             starts = len(runs.starts)
-            assert (await runs("- command: sleep 3\n- debug:\n")).successful
+            assert (await runs("- command: sleep 5\n- debug:\n")).successful
             assert runs.starts[starts:] == ["idle"]
         family = [each for server in runs.servers() for each in server.children(recursive=True)]
         await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))

@@ -40,8 +40,10 @@ async def test_the_operator_is_ready_while_ansible_is_loaded(
         started: Callable[[], None],
         contents: Sequence[Path],
         names: ReservedNamesLoader,
+        *,
+        work_dir: Path,
     ) -> AsyncIterator[Launcher]:
-        del kind, ansible, started, contents, names
+        del kind, ansible, started, contents, names, work_dir
         loading.set()
         await asyncio.Event().wait()
         yield pytest.fail("was loaded")
