@@ -76,6 +76,15 @@ def decode(raw: bytes, outer_levels: int = 0) -> Any:
     return rejected
 
 
+def decode_pruned(raw: bytes, outer_levels: int) -> Any:
+    """Return the JSON value, with everything empty that is nested too deep, as runs get lists.
+
+    Raises ValueError.
+    """
+    levels = MAX_DEPTH + outer_levels
+    return _parse(raw if depth(raw) <= levels else prune(raw, levels + 1))
+
+
 def shorten(raw: bytes, outer_levels: int) -> bytes:
     """Return JSON in which each object outside the bounds is its outline; see `decode`."""
     if not _exceeds(raw, outer_levels):

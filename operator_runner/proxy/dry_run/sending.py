@@ -46,7 +46,7 @@ class Sender:
     ) -> ApiResponse:
         """Send a request with a JSON response. Raises StatusError without one, and beyond bounds.
 
-        Values of the response that are nested too deep are empty; see `json_bounds.decode` for
+        Values of lists that are nested too deep are empty; see `json_bounds.decode_pruned` for
         `outer_levels`. The credentials are sent to no other server: a redirect is an error.
         """
         headers = {hdrs.ACCEPT: JSON}
@@ -67,9 +67,8 @@ class Sender:
                 if response.status in _REDIRECTS:
                     raise StatusError(502, f"the API server redirects {method} {path}")
                 raw = await _bounded(response)
-                decoded = await self.call(
-                    grant, JSON, len(raw), lambda: json_bounds.decode(raw, outer_levels)
-                )
+                decode = json_bounds.decode_pruned if outer_levels else json_bounds.decode
+                decoded = await self.call(grant, JSON, len(raw), lambda: decode(raw, outer_levels))
         except (aiohttp.ClientError, OSError) as error:
             reason = f"no response from the API server {self._connection.server}: {error}"
             raise StatusError(502, reason) from error
