@@ -149,7 +149,7 @@ class Dispatcher:
         if throttle.first:
             _bind(item)
             _log.warning(
-                "Reconcile loop: throttling",
+                "Reconcile loop: throttling" if throttle.echoes else "Periodic runs: throttling",
                 seconds=round(throttle.seconds),
                 streak=throttle.streak,
             )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from operator_runner.controller.period_share import PeriodShare
 from operator_runner.core.model import Cause, ObjectRef, Trigger
 
-QUICK_SECONDS = 10.0
+_QUICK_SECONDS = 10.0
 """Time after a run within which its echo counts; people and schedules are slower."""
 _MAX_STREAK = 5
 """Consecutive echoes that are not yet a loop."""
@@ -125,7 +125,7 @@ class LoopThrottle:
             del self._streaks[key]
             return None
         if not streak.counted and echoes:
-            quick = arrived - streak.ended <= QUICK_SECONDS
+            quick = arrived - streak.ended <= _QUICK_SECONDS
             streak.length, streak.counted = (streak.length + 1 if quick else 0), True
             streak.lengthened = quick
             if streak.length > _MAX_STREAK:
