@@ -24,8 +24,8 @@ _HEADER = (
 )
 _MAX_ENTRIES = 1000
 """A role that needs more uses kinds that its resources name, and needs a wildcard."""
-_MAX_NAMES, _MAX_NAMESPACES = 3, 10
-"""More different names or namespaces are recorded as any."""
+_MAX_NAMES, _MAX_BOUND, _MAX_NAMESPACES = 3, 10, 10
+"""More different names (also of roles that are bound) or namespaces are recorded as any."""
 _TEXTS = tuple(field.name for field in fields(Permission) if field.name not in {"verb", "name"})
 _LISTS = ("names", "verbs")
 
@@ -86,7 +86,7 @@ def add_permission(permissions: set[Permission], permission: Permission) -> set[
     if any(_covers(one, permission) for one in same):
         return permissions
     names = {one.name for one in same if one.namespace == permission.namespace}
-    if len(names | {permission.name}) > _MAX_NAMES:
+    if len(names | {permission.name}) > (_MAX_BOUND if permission.verb == "bind" else _MAX_NAMES):
         permission = replace(permission, name="")
     if permission.namespace not in {"", OWN}:
         namespaces = {one.namespace for one in same} - {"", OWN}
@@ -104,8 +104,8 @@ def _covers(wide: Permission, permission: Permission) -> bool:
 
 
 def _without_scope(permission: Permission) -> tuple[str, ...]:
-    group, resource = permission.group, permission.resource
-    return permission.by, group, resource, permission.verb, permission.path
+    group, resource, path = permission.group, permission.resource, permission.path
+    return permission.by, group, resource, permission.verb, path, permission.role
 
 
 def encode(permissions: Iterable[Permission]) -> str:

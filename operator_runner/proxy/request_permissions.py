@@ -6,6 +6,7 @@ The verbs are those of the API server. Permissions that every authenticated acco
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ from operator_runner.proxy.request_info import RequestInfo
 OWN, ANY = "own", "*"
 """Values in place of a namespace: that of the run's owner, and any."""
 
-_RBAC = "rbac.authorization.k8s.io"
+RBAC = "rbac.authorization.k8s.io"
 _FREE_PATHS = ("api", "apis", "healthz", "livez", "openapi", "readyz", "version")
 """First parts of the paths that `system:discovery` allows every account to read."""
 _FREE = frozenset(
@@ -32,6 +33,8 @@ _STREAMING = frozenset({"pods/exec", "pods/attach", "pods/portforward"})
 _CREATED = 201
 _RULE = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
 """Fields of a PolicyRule."""
+_EVERYTHING = {key: ["*"] for key in ("verbs", "apiGroups", "resources", "nonResourceURLs")}
+"""What the author of an aggregated ClusterRole must hold."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,7 +44,9 @@ class Permission:
     `by` is the kind of the run's owner, `Web.shop.example.com`; empty for programs beside the
     runs. `resource` includes the subresource, `pods/exec`; if it is empty, `path` is a
     non-resource URL. `namespace` is a name, OWN, ANY, or empty: cluster-scoped, or all
-    namespaces at once. An empty `name` means any.
+    namespaces at once. An empty `name` means any. `role` is set for a rule of a role that the
+    request writes: `roles/NAME` or `clusterroles/NAME`. In it, and in the name of a role that is
+    bound, ANY stands for the name of the owner.
     """
 
     by: str
@@ -51,6 +56,7 @@ class Permission:
     verb: str
     name: str = ""
     path: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,28 +113,28 @@ def permissions_for_request(
 def permissions_in_body(info: RequestInfo, body: Json, subject: Subject) -> Iterator[Permission]:
     """Yield the permissions that the content of a write needs (privilege escalation prevention).
 
-    Writing a Role needs all permissions that it grants, a binding needs `bind` of the role. A
-    Role with wildcards needs `escalate`.
+    Writing a Role needs all permissions that it grants or `escalate`, a binding needs those of
+    its role or `bind`.
     """
-    if info.group != _RBAC or info.subresource:
+    if info.group != RBAC or info.subresource:
         return
     namespace = _namespace(info.namespace, subject)
     if info.resource in {"roles", "clusterroles"}:
-        rules = [rule for rule in _list(body.get("rules")) if isinstance(rule, dict)]
-        if any("*" in _list(rule.get(key)) for rule in rules for key in _RULE):
-            yield Permission(subject.by, _RBAC, info.resource, namespace, "escalate")
-            return
-        for rule in rules:
-            yield from _held(rule, subject.by, namespace)
+        name = info.name or str(_dict(body.get("metadata")).get("name") or "")
+        written = Permission(
+            subject.by, "", "", namespace, "", role=f"{info.resource}/{_pattern(name, subject)}"
+        )
+        aggregated = [_EVERYTHING] if body.get("aggregationRule") else []
+        for rule in (*_list(body.get("rules")), *aggregated):
+            yield from _held(_dict(rule), written, subject)
     elif info.resource in {"rolebindings", "clusterrolebindings"}:
         role = _dict(body.get("roleRef"))
         if not role:
             # A deletion, or a patch that keeps the role: the creation has recorded it.
             return
         resource = "roles" if role.get("kind") == "Role" else "clusterroles"
-        where = namespace if resource == "roles" else ""
-        name = _name(str(role.get("name") or ""), subject)
-        yield Permission(subject.by, _RBAC, resource, where, "bind", name)
+        name = _pattern(str(role.get("name") or ""), subject)
+        yield Permission(subject.by, RBAC, resource, namespace, "bind", name)
 
 
 def owners_with_blocked_deletion(body: Json) -> Iterator[GVK]:
@@ -184,15 +190,19 @@ def _name(name: str, subject: Subject) -> str:
     return "" if subject.name and subject.name in name else name
 
 
-def _held(rule: Mapping[str, Any], by: str, namespace: str) -> Iterator[Permission]:
+def _pattern(name: str, subject: Subject) -> str:
+    """Return the name of a role, with ANY in place of the owner's name."""
+    return name.replace(subject.name, ANY) if subject.name else name
+
+
+def _held(rule: Mapping[str, Any], role: Permission, subject: Subject) -> Iterator[Permission]:
     verbs, groups, resources, names, paths = (_texts(rule.get(key)) for key in _RULE)
     for verb in verbs:
         for path in paths:
-            yield Permission(by, "", "", "", verb, path=path)
-        for group in groups:
-            for resource in resources:
-                for name in names or [""]:
-                    yield Permission(by, group, resource, namespace, verb, name)
+            yield replace(role, namespace="", verb=verb, path=path)
+        for group, resource, name in itertools.product(groups, resources, names or [""]):
+            named = _name(name, subject)
+            yield replace(role, group=group, resource=resource, verb=verb, name=named)
 
 
 def _dict(value: Any) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 CLUSTER_WIDE, OWN_NAMESPACE = "", "@operator"
@@ -48,34 +48,61 @@ class AccessRule:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A required rule, its reason, and the name of the role that grants it."""
+    """A required rule, its reason, and the name of the role that grants it.
+
+    The rules of `instead`, if any, suffice together in its place.
+    """
 
     rule: AccessRule
     reason: str
     role: str = "manager-role"
+    instead: tuple[AccessRule, ...] = ()
+
+    def is_met(self, granted: Collection[AccessRule]) -> bool:
+        """Return whether these rules suffice."""
+        return any(one.covers(self.rule) for one in granted) or self.has_substitute(granted)
+
+    def has_substitute(self, granted: Collection[AccessRule]) -> bool:
+        """Return whether these rules include those of `instead`."""
+        return bool(self.instead) and all(
+            any(one.covers(rule) for one in granted) for rule in self.instead
+        )
 
 
 def minimal(requirements: Iterable[Requirement]) -> list[Requirement]:
-    """Return the requirements, sorted, without those whose rule another one covers.
+    """Return the requirements, sorted, without those that others make superfluous.
 
     Requirements of equal rules are all kept, each with its reason.
     """
-    distinct = sorted(
+    kept = sorted(
         set(requirements),
         key=lambda requirement: (requirement.rule, requirement.role, requirement.reason),
     )
-    rights = {requirement.rule for requirement in distinct}
+    # With `escalate`, which some rules need, others need not be held; `bind` is judged by the rest.
+    for binds in (False, True):
+        granted = {one.rule for one in kept if not (one.instead and one.rule.verb == "bind")}
+        kept = [
+            one
+            for one in kept
+            if (one.rule.verb == "bind") is not binds or not one.has_substitute(granted)
+        ]
+    rights = {requirement.rule for requirement in kept}
     return [
         requirement
-        for requirement in distinct
+        for requirement in kept
         if not any(one != requirement.rule and one.covers(requirement.rule) for one in rights)
     ]
 
 
 def without_names(requirements: Sequence[Requirement]) -> list[Requirement]:
-    """Return the requirements with rules for all names of resources."""
+    """Return the requirements with rules for all names of resources, but of roles that are bound.
+
+    Who may bind any role is an administrator.
+    """
     return [
-        replace(requirement, rule=replace(requirement.rule, name=""))
+        requirement
+        if requirement.rule.verb == "bind"
+        else replace(requirement, rule=replace(requirement.rule, name=""))
         for requirement in requirements
     ]
 

@@ -25,8 +25,9 @@ def differences(requirements: Sequence[Requirement], granted: Sequence[GrantedRu
 def missing_rules(requirements: Sequence[Requirement], granted: Sequence[GrantedRule]) -> list[str]:
     """Return a line for each resource with required rules that are not granted."""
     missing: _Findings = defaultdict(set)
+    rules = {one.rule for one in granted}
     for requirement in requirements:
-        if not any(one.rule.covers(requirement.rule) for one in granted):
+        if not requirement.is_met(rules):
             missing[replace(requirement.rule, verb=""), requirement.reason].add(
                 requirement.rule.verb
             )
@@ -57,7 +58,11 @@ def _lines(word: str, findings: _Findings) -> Iterator[str]:
 def _alternative(granted: AccessRule, requirements: Sequence[Requirement]) -> str:
     """Return the rules that suffice in place of a wider one, if any."""
     enough = sorted(
-        {str(requirement.rule) for requirement in requirements if granted.covers(requirement.rule)}
+        {
+            str(requirement.rule)
+            for requirement in requirements
+            if any(map(granted.covers, (requirement.rule, *requirement.instead)))
+        }
     )
     if enough:
         return f"sufficient: {', '.join(enough)}"

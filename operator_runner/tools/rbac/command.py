@@ -35,6 +35,9 @@ from operator_runner.tools.yaml_io import dump_in_order, read_objects
 _RECORDED = Path("config/rbac/requests.yaml")
 _CRDS = (Path("crds"), Path("config/crd"))
 _MANAGER = Path("config/manager")
+_CSV = "ClusterServiceVersion"
+_CSVS = (Path("config/manifests/bases"), Path("bundle/manifests"))
+"""Directories with the ClusterServiceVersion; the first one counts."""
 _FILES = {
     "manager-role": "role.yaml",
     LEADER: "leader_election_role.yaml",
@@ -140,12 +143,25 @@ def _rbac(options: dict[str, Any]) -> int:
 def _manager(named: Path | None, checked: Sequence[dict[str, Any]]) -> Manager:
     """Return the operator's Deployment, or one with default flags if it is not found."""
     if named is not None:
-        found = find_manager(read_objects([named]))
+        found = find_manager([*read_objects([named]), *_version(checked)])
         if found is None:
             raise ConfigError(f"--manager {named}: no Deployment runs an operator")
         return found
     default = read_objects([_MANAGER]) if _MANAGER.is_dir() else []
-    return find_manager(checked) or _default_manager(default, checked) or Manager()
+    version = _version(checked)
+    return (
+        find_manager([*checked, *version])
+        or _default_manager([*default, *version], checked)
+        or Manager()
+    )
+
+
+def _version(checked: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Return the project's ClusterServiceVersion, unless it is among the checked objects."""
+    if any(body.get("kind") == _CSV for body in checked):
+        return ()
+    files = [file for folder in _CSVS for file in sorted(folder.glob("*clusterserviceversion*"))]
+    return [body for body in read_objects(files[:1]) if body.get("kind") == _CSV]
 
 
 def _manager_warnings(manager: Manager, deployments: int) -> Iterator[str]:
@@ -158,10 +174,12 @@ def _manager_warnings(manager: Manager, deployments: int) -> Iterator[str]:
             "no checked Deployment runs an operator: its flags and WATCH_NAMESPACE count as unset;"
             " name the operator's file with --manager"
         )
-    if manager.olm_namespaces:
+    if manager.olm_modes is not None:
+        modes = ", ".join(sorted(manager.olm_modes)) or f"unknown without a {_CSV}"
+        scope = "the operator's namespace" if manager.olm_limits_namespaces else "all namespaces"
         yield (
             "WATCH_NAMESPACE is the choice of the OLM (olm.targetNamespaces): the rules are those"
-            " for all namespaces, the widest of its install modes"
+            f" for {scope} (install modes: {modes})"
         )
 
 

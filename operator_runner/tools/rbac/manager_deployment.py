@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -19,7 +19,7 @@ PLACEHOLDER = "system"
 """Namespace in manifests before kustomize sets the real one."""
 _LABELS = (("control-plane", "controller-manager"),)
 """Labels of the manager's Pods as `operator-runner init` sets them."""
-_PROXY, _OLM = "kube-rbac-proxy", "olm.targetNamespaces"
+_PROXY, _OLM, _ALL = "kube-rbac-proxy", "olm.targetNamespaces", "AllNamespaces"
 _OPERATOR_VARIABLES = {"WATCH_NAMESPACE", "OPERATOR_NAME", "ANSIBLE_GATHERING"}
 _OPERATOR_WORDS = ("ansible-operator", "operator-runner", "--leader-elect", "--watches-file")
 _USED = ("WATCH_NAMESPACE", "OPERATOR_CONDITION_NAME", "OPERATOR_NAME")
@@ -39,13 +39,28 @@ class Manager:
     """Names of the Deployment and its container: `web/manager`."""
     has_proxy: bool = False
     """Whether kube-rbac-proxy is beside it, which needs reviews."""
-    olm_namespaces: bool = False
-    """Whether WATCH_NAMESPACE is the choice of the OLM."""
+    olm_modes: frozenset[str] | None = None
+    """Install modes if WATCH_NAMESPACE is the choice of the OLM; None if it is not."""
+
+    @property
+    def olm_limits_namespaces(self) -> bool:
+        """Whether the OLM never chooses all namespaces; it grants Roles in the chosen ones."""
+        return bool(self.olm_modes) and _ALL not in (self.olm_modes or ())
 
 
 def find_manager(documents: Sequence[Json]) -> Manager | None:
-    """Return the operator's Deployment among manifests, or None. Raises ConfigError for several."""
-    found = [each for body in documents if (each := _manager(body)) is not None]
+    """Return the operator's Deployment among manifests, or None. Raises ConfigError for several.
+
+    Their ClusterServiceVersion determines the namespaces that the OLM can choose.
+    """
+    modes = frozenset(
+        mode["type"]
+        for body in documents
+        if body.get("kind") == "ClusterServiceVersion"
+        for mode in body["spec"].get("installModes") or ()
+        if mode.get("supported")
+    )
+    found = [each for body in documents if (each := _manager(body, modes)) is not None]
     if len(found) > 1:
         raise ConfigError(
             f"several Deployments run an operator: {', '.join(each.container for each in found)};"
@@ -66,6 +81,8 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
         raise ConfigError(*(f"args of the manager: {each}" for each in error.problems)) from error
     election = settings.leader_election
     own = manager.namespace
+    if manager.olm_limits_namespaces:
+        settings = replace(settings, namespaces=(own,))
     return EnabledFeatures(
         own_namespace="" if own == PLACEHOLDER else own,
         scopes=tuple(_scope(name, own) for name in settings.namespaces) or (CLUSTER_WIDE,),
@@ -113,7 +130,7 @@ def _scope(namespace: str, own: str) -> str:
     return OWN_NAMESPACE if namespace == own else namespace
 
 
-def _manager(body: Json) -> Manager | None:
+def _manager(body: Json, modes: frozenset[str]) -> Manager | None:
     if body.get("kind") != "Deployment":
         return None
     pod = body["spec"]["template"]["spec"]
@@ -130,7 +147,7 @@ def _manager(body: Json) -> Manager | None:
         tuple(((body["spec"].get("selector") or {}).get("matchLabels") or {}).items()) or _LABELS,
         f"{body['metadata']['name']}/{container['name']}",
         any(map(_is_proxy, pod["containers"])),
-        any(_OLM in str(each) for each in container.get("env") or ()),
+        modes if any(_OLM in str(each) for each in container.get("env") or ()) else None,
     )
 
 

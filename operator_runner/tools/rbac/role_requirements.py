@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from operator_runner.core.model import Ownership, Watch
 from operator_runner.proxy.ownership import can_be_owned
 from operator_runner.proxy.request_info import RequestInfo
-from operator_runner.proxy.request_permissions import ANY, OWN, Permission
+from operator_runner.proxy.request_permissions import ANY, OWN, RBAC, Permission
 from operator_runner.tools.rbac.access_rules import (
     CLUSTER_WIDE,
     OWN_NAMESPACE,
@@ -33,20 +34,22 @@ def requirements_of_roles(
     Requests of kinds that are no longer watched are skipped, see `unwatched_kinds`.
     """
     by_kind = {watch.gvk.kind_and_group: watch for watch in watches}
+    granted: defaultdict[tuple[str, str], list[Permission]] = defaultdict(list)
+    for permission in recorded:
+        where = permission.namespace if permission.role.startswith("roles/") else ""
+        granted[permission.role, where].append(permission)
     for permission in recorded:
         watch = by_kind.get(permission.by)
         if watch is None and permission.by:
             continue
+        if permission.role:
+            yield from _granting(permission, watch, features)
+            continue
+        where = permission.namespace if permission.resource == "roles" else ""
+        bound = f"{permission.resource}/{permission.name}" if _binds(permission) else None
         for scope in _scopes(permission, features):
-            rule = AccessRule(
-                permission.group,
-                permission.resource,
-                permission.verb,
-                scope,
-                permission.name,
-                permission.path,
-            )
-            yield Requirement(rule, _who(watch))
+            held = tuple(_rule(each, scope) for each in granted.get((bound or "", where), ()))
+            yield Requirement(_rule(permission, scope), _who(watch), instead=held if bound else ())
         if watch is not None and _is_followed(permission, watch, kinds, features):
             yield from _following(permission, watch, features)
         if watch is not None and permission.resource and features.inject_owner_ref:
@@ -57,6 +60,32 @@ def unwatched_kinds(recorded: Sequence[Permission], watches: Sequence[Watch]) ->
     """Return the kinds of recorded requests that are no longer watched."""
     names = {watch.gvk.kind_and_group for watch in watches} | {""}
     return sorted({permission.by for permission in recorded} - names)
+
+
+def _granting(
+    permission: Permission, watch: Watch | None, features: EnabledFeatures
+) -> Iterator[Requirement]:
+    """Yield the requirement of a rule that a role grants: the rule, or `escalate`.
+
+    A wildcard needs `escalate`, because required rules have none.
+    """
+    resource = permission.role.partition("/")[0]
+    for scope in _scopes(permission, features):
+        rule, escalate = _rule(permission, scope), AccessRule(RBAC, resource, "escalate", scope)
+        texts = {rule.verb, rule.group, rule.resource, rule.resource[:2], rule.path[-1:]}
+        required, other = (escalate, rule) if texts & {"*", "*/"} else (rule, escalate)
+        yield Requirement(required, f"{_who(watch)} for {permission.role}", instead=(other,))
+
+
+def _binds(permission: Permission) -> bool:
+    return (permission.group, permission.verb) == (RBAC, "bind")
+
+
+def _rule(permission: Permission, scope: str) -> AccessRule:
+    """Return the rule of a permission; names with ANY differ for each resource."""
+    name = "" if _binds(permission) and ANY in permission.name else permission.name
+    group, resource, path = permission.group, permission.resource, permission.path
+    return AccessRule(group, resource, permission.verb, "" if path else scope, name, path)
 
 
 def _following(

@@ -100,27 +100,33 @@ def test_public_requests_need_no_permission(method: str, path: str) -> None:
 
 
 def test_granting_permissions_requires_them() -> None:
-    """Each right of a Role that is written; one with wildcards needs `escalate` instead."""
+    """Each rule of a role that is written; an aggregated one may get any."""
     info = RequestInfo.parse(f"{RBAC}/namespaces/team/roles")
     assert info is not None
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
-    permission = [Permission(WEB.by, "", "pods", "own", verb) for verb in ("get", "list")]
-    assert list(permissions_in_body(info, {"rules": [rule]}, WEB)) == permission
-    (escalate,) = permissions_in_body(info, {"rules": [rule | {"verbs": ["*"]}]}, WEB)
-    assert (escalate.verb, escalate.resource) == ("escalate", "roles")
+    permission = [
+        Permission(WEB.by, "", "pods", "own", verb, role="roles/*-reader")
+        for verb in ("get", "list")
+    ]
+    body = {"metadata": {"name": f"{WEB.name}-reader"}, "rules": [rule]}
+    assert list(permissions_in_body(info, body, WEB)) == permission
+    every = permissions_in_body(info, {"metadata": {}, "aggregationRule": {"a": 1}}, WEB)
+    assert [(one.verb, one.group, one.resource, one.path, one.role) for one in every] == [
+        ("*", "", "", "*", "roles/"),
+        ("*", "*", "*", "", "roles/"),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "resource", "namespace"),
-    [("Role", "roles", "own"), ("ClusterRole", "clusterroles", "")],
-)
-def test_binding_a_role_requires_bind(kind: str, resource: str, namespace: str) -> None:
-    """Of that one role, by its name."""
+@pytest.mark.parametrize(("kind", "resource"), [("Role", "roles"), ("ClusterRole", "clusterroles")])
+def test_binding_a_role_requires_bind(kind: str, resource: str) -> None:
+    """Of that one role, by its name, in the namespace of the binding."""
     info = RequestInfo.parse(f"{RBAC}/namespaces/team/rolebindings/b")
     assert info is not None
-    (bind,) = permissions_in_body(info, {"roleRef": {"kind": kind, "name": "view"}}, WEB)
-    expected = Permission(WEB.by, "rbac.authorization.k8s.io", resource, namespace, "bind", "view")
-    assert bind == expected
+    for name, recorded in (("view", "view"), (f"{WEB.name}-reader", "*-reader")):
+        (bind,) = permissions_in_body(info, {"roleRef": {"kind": kind, "name": name}}, WEB)
+        assert bind == Permission(
+            WEB.by, "rbac.authorization.k8s.io", resource, "own", "bind", recorded
+        )
 
 
 @pytest.mark.parametrize("body", [{"kind": "DeleteOptions"}, {"subjects": []}])

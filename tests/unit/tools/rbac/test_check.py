@@ -8,7 +8,13 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
-from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE, AccessRule, Requirement
+from operator_runner.tools.rbac.access_rules import (
+    CLUSTER_WIDE,
+    OWN_NAMESPACE,
+    AccessRule,
+    Requirement,
+    minimal,
+)
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
@@ -110,6 +116,39 @@ def test_wider_permissions_are_superfluous(needed: AccessRule, given: Json, enou
     (line,) = compare(needed, given)
     assert line.startswith("superfluous: ")
     assert line.endswith(f"granted by ClusterRole a; sufficient: {enough}")
+
+
+def test_rules_that_the_api_server_accepts_instead_are_not_missing() -> None:
+    """The operator may hold the rules of a role that it binds; if it may bind any, that is wide."""
+    bind = AccessRule("rbac.authorization.k8s.io", "roles", "bind", name="reader")
+    requirement = Requirement(bind, "because", instead=(GET,))
+    assert minimal([requirement, Requirement(GET, "because")]) == [Requirement(GET, "because")]
+    (missing,) = differences([requirement], [])
+    assert missing.startswith("missing: bind roles.rbac.authorization.k8s.io named reader")
+    (wide,) = differences([requirement], grants_in([role("a", rule("get", "*", "apps"))], None))
+    assert wide.endswith("sufficient: bind roles.rbac.authorization.k8s.io named reader")
+
+
+@pytest.mark.parametrize(
+    ("supported", "scopes"),
+    [
+        ({"OwnNamespace", "SingleNamespace"}, (OWN_NAMESPACE,)),
+        ({"OwnNamespace", "AllNamespaces"}, (CLUSTER_WIDE,)),
+        (set(), (CLUSTER_WIDE,)),
+    ],
+)
+def test_install_modes_determine_the_namespaces_of_the_olm(
+    supported: set[str], scopes: tuple[str, ...]
+) -> None:
+    """Without AllNamespaces the OLM grants Roles in the namespaces that it chooses."""
+    field = {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}
+    env = {"name": "WATCH_NAMESPACE", "valueFrom": {"fieldRef": field}}
+    every = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
+    modes = [{"type": mode, "supported": mode in supported} for mode in every]
+    version = {"kind": "ClusterServiceVersion", "spec": {"installModes": modes}}
+    manager = find_manager([deployment(env=(env,)), version])
+    assert manager is not None
+    assert features_of(manager, ()).scopes == scopes
 
 
 def test_unneeded_permissions_are_superfluous() -> None:
