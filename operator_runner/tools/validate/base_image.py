@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from operator_runner.config.watches.image_paths import dockerfiles
 from operator_runner.tools.validate.findings import Finding
 
 _BASE = re.compile(r"ansible[\w.-]*operator|operator-runner")
@@ -22,9 +23,11 @@ _VARIABLE = re.compile(r"\$\{?(\w+)(?::-[^}]*)?\}?")
 
 def foreign_packages(folder: Path) -> Iterator[Finding]:
     """Yield a warning for each line that calls a package manager of Red Hat in the base image."""
-    file = folder / "Dockerfile"
-    if not file.is_file():
-        return
+    for file, _ in dockerfiles(folder):
+        yield from _in_dockerfile(file)
+
+
+def _in_dockerfile(file: Path) -> Iterator[Finding]:
     arguments: dict[str, str] = {}
     stages: dict[str, str] = {}
     image, keyword = "", ""

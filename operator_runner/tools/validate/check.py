@@ -69,7 +69,8 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
         *foreign_packages(folder),
         *outdated(folder),
     ]
-    return ordered([*of_project, *_Checker(sources).findings()])
+    are_native = all(watch.native_types for watch in watches)
+    return ordered([*of_project, *_Checker(sources, are_native).findings()])
 
 
 def _of_kinds(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Iterator[Finding]:
@@ -109,8 +110,10 @@ def _objects(folder: Path) -> list[Any]:
 class _Checker:
     """Compares what files use with what all of them define, and with what is installed."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, are_native: bool) -> None:
+        """`are_native`: all watches have `nativeTypes`."""
         self._sources = sources
+        self._are_native = are_native
 
     def findings(self) -> list[Finding]:
         """Return what is wrong, after the last `add`."""
@@ -156,7 +159,9 @@ class _Checker:
         return names.Definitions(
             frozenset(defaults),
             frozenset(others),
-            frozenset(name for each in used for name in each.guarded),
+            frozenset().union(
+                *(each.guarded if self._are_native else each.guarded | each.typed for each in used)
+            ),
             any(content.is_open for content in self._sources.contents.values())
             or any((role / "library").is_dir() for role in self._sources.layout.roles),
         )

@@ -14,7 +14,6 @@ _LOOKUPS = {"lookup", "query", "q"}
 _TEMPLATE_LOOKUPS = {"template", "ansible.builtin.template"}
 _GUARD_TESTS = {
     *("defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined"),
-    *TESTS_OF_UNDEFINED,
 }
 _ASSIGNMENTS = (nodes.Assign, nodes.AssignBlock)
 _GUARD_FILTERS = {"default", "d", "ansible.builtin.default"}
@@ -46,7 +45,9 @@ class Uses:
 
     variables: tuple[NameUse, ...] = ()
     guarded: frozenset[str] = frozenset()
-    """Variables that may be undefined: with `is defined`, `is number` or a default."""
+    """Variables that may be undefined: with `is defined` or a default."""
+    typed: frozenset[str] = frozenset()
+    """Variables that may be undefined with text types: with `is number` and the like."""
     accesses: tuple[AttributeUse, ...] = ()
     filters: tuple[NameUse, ...] = ()
     tests: tuple[NameUse, ...] = ()
@@ -62,6 +63,7 @@ class Uses:
 @dataclass(slots=True)
 class _Collected:
     guarded: set[str] = field(default_factory=set)
+    typed: set[str] = field(default_factory=set)
     lookups: list[NameUse] = field(default_factory=list)
     files: list[NameUse] = field(default_factory=list)
     other_syntax: list[NameUse] = field(default_factory=list)
@@ -92,6 +94,7 @@ def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None
     return Uses(
         variables=tuple(_first_uses(tree, undeclared)),
         guarded=frozenset(collected.guarded),
+        typed=frozenset(collected.typed),
         accesses=tuple(each for each in accesses if each.path[0] in roots),
         filters=filters,
         tests=tests,
@@ -116,6 +119,8 @@ def _collect(node: nodes.Node, collected: _Collected) -> None:
     )
     if is_guard and isinstance(node, nodes.Test | nodes.Filter) and node.node:
         collected.guarded |= _base(node.node)
+    elif isinstance(node, nodes.Test) and node.name in TESTS_OF_UNDEFINED:
+        collected.typed |= _base(node.node)
     elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
         texts = [each.value for each in node.args if isinstance(each, nodes.Const)]
         if node.node.name in _LOOKUPS and texts and isinstance(texts[0], str):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.config.watches.image_paths import dockerfiles, project_paths
+from operator_runner.config.watches.image_paths import dockerfiles, instructions, project_paths
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.older_collections import lacking
 from operator_runner.tools import yaml_io
@@ -81,8 +81,8 @@ def _required(project: Path) -> Iterator[str]:
 
 def _installs(project: Path) -> Iterator[str]:
     """Yield the arguments of each `ansible-galaxy collection install` in the Dockerfile."""
-    for dockerfile in dockerfiles(project):
-        yield from _INSTALL.findall(dockerfile)
+    for dockerfile, _ in dockerfiles(project):
+        yield from _INSTALL.findall(instructions(dockerfile))
 
 
 def _installed(words: list[str]) -> Iterator[str]:
@@ -114,8 +114,7 @@ def outdated(project: Path) -> Iterator[Finding]:
     """Yield a warning for each version in requirements.yml that cannot work in the base image."""
     for file in (project / name for name in _FILES if (project / name).is_file()):
         content = yaml_io.load(yaml_io.read_text(file), str(file))
-        entries = content.get("collections") if isinstance(content, dict) else None
-        for entry in entries or ():
+        for entry in listed(mapping(content).get("collections")):
             pinned = entry if isinstance(entry, dict) else {}
             name, version = str(pinned.get("name")), str(pinned.get("version"))
             if why := lacking(name, version.lstrip("= "), lambda _: False):

@@ -456,6 +456,17 @@ def test_correct_projects_of_all_layouts_have_no_errors(tmp_path: Path) -> None:
     ]
 
 
+def test_tests_of_undefined_variables_fail_with_native_types_alone(tmp_path: Path) -> None:
+    """Text types keep their result of ansible-core 2.18, which is false."""
+    watch = "{group: example.com, version: v1, kind: Site, role: site"
+    files = {"roles/site/tasks/main.yml": "- debug: {msg: a}\n  when: retries is number\n"}
+    write(tmp_path, files | {"watches.yaml": f"- {watch}}}\n"})
+    assert validate(tmp_path).returncode == 0
+    done = validate(write(tmp_path, {"watches.yaml": f"- {watch}, nativeTypes: true}}\n"}))
+    assert done.returncode == 1
+    assert "roles/site/tasks/main.yml:2: 'retries' is undefined" in done.stderr
+
+
 def test_removed_modules_are_errors_with_their_successor(tmp_path: Path) -> None:
     """They fail in each run."""
     files = {"roles/site/tasks/main.yml": "- k8s_facts: {kind: Pod}\n- k8s_status: {kind: Pod}\n"}

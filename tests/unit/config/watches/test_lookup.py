@@ -116,3 +116,23 @@ def test_paths_of_the_image_are_found_where_the_dockerfile_copies_them_from(
         (project / found).touch()
     lookup = Lookup.of({}, "", "", project)
     assert lookup.role(name) == lookup.playbook(name) == project / found
+
+
+@pytest.mark.parametrize(
+    ("file", "copied", "is_found"),
+    [
+        ("docker/Dockerfile", "COPY watches.yaml plays/web.yml ${HOME}/", True),
+        ("Containerfile", "COPY op/watches.yaml op/plays/web.yml ${HOME}/", True),
+        ("build/Dockerfile", "COPY other/watches.yaml op/plays/web.yml ${HOME}/", False),
+        ("neighbour/Dockerfile", "COPY watches.yaml plays/web.yml ${HOME}/", False),
+    ],
+)
+def test_a_dockerfile_beside_the_project_is_its_own_if_it_copies_its_watches(
+    tmp_path: Path, file: str, copied: str, is_found: bool
+) -> None:
+    """It may be built in the project or above it; a neighbour with watches has another project."""
+    for each in ("op/watches.yaml", "op/plays/web.yml", "neighbour/watches.yaml", file):
+        (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / each).write_text(f"FROM x\n{copied}\n")
+    found = Lookup.of({}, "", "", tmp_path / "op").playbook("/opt/ansible/web.yml")
+    assert (found == tmp_path / "op/plays/web.yml") is is_found
