@@ -11,6 +11,7 @@ from operator_runner.ansible import dry_run_tasks, event_results
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core.image_paths import PROJECT
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
@@ -90,6 +91,8 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         variables["ANSIBLE_ROLES_PATH"] = roles_path_of(ansible)
     if ansible.collections_path:
         variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(ansible.collections_path)
+    if ansible.project is not None:
+        variables[PROJECT] = str(ansible.project)
     if ansible.metric_address:
         variables[METRIC_ADDRESS] = ansible.metric_address
     return variables

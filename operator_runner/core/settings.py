@@ -131,6 +131,8 @@ class AnsibleSettings:
     """--ansible-roles-path, beats ANSIBLE_ROLES_PATH."""
     collections_path: str = ""
     """--ansible-collections-path, beats ANSIBLE_COLLECTIONS_PATH."""
+    project: Path | None = None
+    """Directory of watches.yaml, for roles that only the image has where plays name them."""
     metric_address: str = ""
     """URL that osdk_metric sends to; empty: its own default."""
     timeout: timedelta | None = None

@@ -44,7 +44,7 @@ def _apply_patches() -> None:
     from operator_runner.ansible.patches.selection import select
     from operator_runner.core.settings import DISABLED_PATCHES
 
-    names = {_DATA_MAPS, "older-collections", "task-prompts", "template-error-lines"}
+    names = {_DATA_MAPS, "existing-projects", "task-prompts", "template-error-lines"}
     if os.environ.get(dry_run_tasks.VARIABLE):
         names.add("dry-run-tasks")
     disabled = os.environ.pop(DISABLED_PATCHES, "").replace(" ", "").split(",")

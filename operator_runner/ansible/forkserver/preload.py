@@ -71,7 +71,7 @@ _PATCHES = (
     "data-maps",
 )
 """Patches that hold in the fork server, and so in all its forks."""
-_FIRST = "older-collections"
+_FIRST = "existing-projects"
 """The patch that decides which collections are loaded."""
 
 

@@ -362,8 +362,8 @@ PATCHES: tuple[Patch, ...] = (
         is_essential=True,
     ),
     Patch(
-        name="older-collections",
-        install="operator_runner.ansible.older_collections:install",
+        name="existing-projects",
+        install="operator_runner.ansible.existing_projects:install",
         replaces=(
             *_symbols(
                 "ansible.template:Templar",
@@ -380,13 +380,17 @@ PATCHES: tuple[Patch, ...] = (
                 "ansible.playbook.task:Task",
                 _post_validate_environment="(self, attr, value, templar)",
             ),
+            *_symbols(
+                "ansible.playbook.role.definition:RoleDefinition",
+                _load_role_path="(self, role_name)",
+            ),
         ),
         uses=(
             *_symbols(_BITS.partition(":")[0], _TEMPLATE_OVERRIDE_FIELD_NAMES="tuple"),
             *_symbols(f"{_BITS.partition(':')[0]}:TemplateOverrides", DEFAULT="TemplateOverrides"),
         ),
-        reason="Collections that projects pin were written for ansible-core 2.18 (ADR 55); in cold"
-        " runs too.",
+        reason="Collections that projects pin were written for ansible-core 2.18 (ADR 55), and"
+        " playbooks name roles where the image has them; in cold runs too.",
         gain="structural: objects of templates are rendered",
         is_essential=True,
     ),

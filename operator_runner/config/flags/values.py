@@ -292,6 +292,7 @@ def _ansible(
         collections_path=(
             options["ansible_collections_path"] or environ.get("ANSIBLE_COLLECTIONS_PATH", "")
         ),
+        project=options["watches_file"].absolute().parent,
         metric_address=_metric_address(options["user_metrics_bind_address"]),
         timeout=timeout if timeout > _NONE else None,
         isolate_runs=options["isolate_runs"],

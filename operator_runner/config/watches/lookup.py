@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.config.watches.image_paths import project_paths
+from operator_runner.core.image_paths import project_paths
 
 _SYSTEM_COLLECTIONS = "/usr/share/ansible/collections"
 _FQCN_PARTS = 3

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from operator_runner.config.watches.image_paths import dockerfiles
+from operator_runner.core.image_paths import dockerfiles
 from operator_runner.tools.validate.findings import Finding
 
 _BASE = re.compile(r"ansible[\w.-]*operator|operator-runner")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from operator_runner.config.watches.image_paths import project_paths
+from operator_runner.core.image_paths import project_paths, project_roles
 
 _YAML = {".yml", ".yaml", ".json"}
 _MAIN = tuple(f"main{suffix}" for suffix in (".yml", ".yaml", ".json", ""))
@@ -34,11 +34,7 @@ class Layout:
             *(beside.parent / "roles", self.folder / "roles", *self.roles_path),
             *(beside.parent, self.folder),
         ]
-        candidates = (
-            *(each / name for each in folders),
-            *project_paths(name, self.folder),
-            *project_paths(f"roles/{name}", self.folder),
-        )
+        candidates = (*(each / name for each in folders), *project_roles(name, self.folder))
         return next((each for each in candidates if each.is_dir()), None)
 
     def file(self, kind: str, name: str, beside: Path) -> Path | None:

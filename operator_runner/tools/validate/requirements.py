@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.config.watches.image_paths import dockerfiles, instructions, project_paths
 from operator_runner.core.errors import ConfigError
+from operator_runner.core.image_paths import dockerfiles, instructions, project_paths
 from operator_runner.core.older_collections import lacking
 from operator_runner.tools import yaml_io
 from operator_runner.tools.validate.findings import Finding

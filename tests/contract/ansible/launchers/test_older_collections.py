@@ -62,6 +62,29 @@ def _collection(name: str, version: str, **plugins: str) -> dict[str, str]:
     return {f"{top}/MANIFEST.json": json.dumps({"collection_info": about}), **files}
 
 
+def test_roles_of_the_image_are_found_in_the_project(tmp_path: Path) -> None:
+    """A play names them as its image has them: the Dockerfile and the directory `roles` decide."""
+    play = (
+        "- hosts: localhost\n  gather_facts: false\n  roles: [short]\n"
+        "  tasks: [{include_role: {name: /opt/ansible/roles/long}}]\n"
+    )
+    files = {
+        "roles/short/tasks/main.yml": "- {name: Short, debug: {msg: short}}\n",
+        "Dockerfile": "COPY content/roles/ ${HOME}/roles/\n",
+        "content/roles/long/tasks/main.yml": (
+            '- {name: Long, debug: {msg: "{{ role_name }}"}}\n'
+            "- {name: None, include_role: {name: no-such}, ignore_errors: true}\n"
+        ),
+    }
+    Project(files=files).write(tmp_path / "project")
+    settings = AnsibleSettings(skip_facts=True, project=tmp_path / "project")
+    with Launchers(settings) as launchers:
+        record = Both(launchers, tmp_path)(Project(files={"site.yml": play}))
+    assert record.result("Short")["msg"] == "short"
+    assert record.result("Long")["msg"] == "long"
+    assert "The role 'no-such' was not found" in str(record.outcome)
+
+
 def test_pinned_collections_work(tmp_path: Path) -> None:
     """Files of `k8s` are rendered, data is not; what cannot work is replaced by the bundled one."""
     plugins = {"action/k8s": _ACTION, "modules/k8s": _MODULE, "modules/requeue_after": _MODULE}

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
+PROJECT = "OPERATOR_RUNNER_PROJECT"
+"""Variable of runs for the directory of watches.yaml."""
 _HOME = Path("/opt/ansible")
 """HOME and working directory of the base image."""
 _DOCKERFILES = ("Dockerfile", "build/Dockerfile", "Containerfile")
@@ -32,6 +34,12 @@ def project_paths(name: str, folder: Path) -> Iterator[Path]:
                 yield source / path.relative_to(place)
     if path.is_relative_to(_HOME):
         yield folder / path.relative_to(_HOME)
+
+
+def project_roles(name: str, folder: Path) -> Iterator[Path]:
+    """Yield the paths in a project for a role that a watch, a playbook or a task names."""
+    yield from project_paths(name, folder)
+    yield from project_paths(f"roles/{name}", folder)
 
 
 def dockerfiles(folder: Path) -> Iterator[tuple[Path, Path]]:

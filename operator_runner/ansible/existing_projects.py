@@ -1,13 +1,17 @@
-"""Patch ansible-core: collections for ansible-core 2.18 work, in the versions that projects pin.
+"""Patch ansible-core: projects for images with ansible-core 2.18 work, also outside of an image.
 
 Until kubernetes.core 5.2, the action plugin of `k8s` reads `template: FILE` itself and passes the
 text to `Templar.do_template`. Since 2.19 ansible-core returns it as it is, because nothing marks it
 as a template. A version that cannot work at all is left out; see `core.older_collections`.
+
+Playbooks name roles that the image has: `/opt/ansible/roles/web`, or `web` in `playbooks/site.yml`,
+because its ansible.cfg has `/opt/ansible/roles` in `roles_path`. They are found in the project.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +21,11 @@ from ansible._internal._templating._jinja_bits import (
     _TEMPLATE_OVERRIDE_FIELD_NAMES,
     TemplateOverrides,
 )
+from ansible.errors import AnsibleError
 from ansible.template import trust_as_template
 
 from operator_runner.ansible.patches.replacing import wrap
+from operator_runner.core.image_paths import PROJECT, project_roles
 from operator_runner.core.older_collections import replaced_by_bundled
 
 _RENDER_FILES = tuple(
@@ -41,6 +47,7 @@ def install() -> None:
         _candidate_paths,
     )
     wrap("ansible.playbook.task:Task._post_validate_environment", _environment)
+    wrap("ansible.playbook.role.definition:RoleDefinition._load_role_path", _role_path)
 
 
 def has_package(name: str) -> bool:
@@ -71,6 +78,18 @@ def _candidate_paths(original: Callable[..., list[str]], loader: Any, paths: lis
     found = map(Path, original(loader, paths))
     collection = ".".join(loader._split_name[1:])
     return list(map(str, replaced_by_bundled(collection, found, has_package)))
+
+
+def _role_path(original: Callable[..., Any], definition: Any, name: str) -> Any:
+    """Return name and path of a role; in the project if ansible-core does not find it."""
+    try:
+        return original(definition, name)
+    except AnsibleError:
+        project = os.environ.get(PROJECT)
+        for path in project_roles(name, Path(project)) if project else ():
+            if path.is_dir():
+                return path.name, str(path)
+        raise
 
 
 def _environment(original: Callable[..., Any], task: Any, *args: Any) -> Any:
