@@ -46,25 +46,33 @@ def conditions_by_type(body: Json) -> dict[str, Json]:
     return {each["type"]: each for each in found if isinstance(each.get("type"), str)}
 
 
-def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
+def started(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run begins."""
-    result = _turn_false(resumed(conditions), "Successful", now)
-    return put_condition(result, _condition("Running", "True", "Running", _RUNNING), now)
+    result = _turn_false(resumed(conditions), "Successful", generation, now)
+    running = new_condition("Running", "True", "Running", _RUNNING, generation)
+    return put_condition(result, running, now)
 
 
-def interrupted(conditions: Sequence[Json], reason: str, now: datetime) -> list[Json]:
+def interrupted(
+    conditions: Sequence[Json], reason: str, generation: int, now: datetime
+) -> list[Json]:
     """Return the conditions of a resource whose run was ended and is not run again."""
-    running = _condition("Running", "False", "Superseded", f"The run was ended: {reason}")
+    text = f"The run was ended: {reason}"
+    running = new_condition("Running", "False", "Superseded", text, generation)
     return put_condition(list(conditions), running, now)
 
 
-def suspended(conditions: Sequence[Json], message: str, now: datetime) -> list[Json]:
+def suspended(
+    conditions: Sequence[Json], message: str, generation: int, now: datetime
+) -> list[Json]:
     """Return the conditions of a resource that is not run until its annotation is removed."""
     result = list(conditions)
     if any(each.get("type") == "Running" and each.get("reason") == "Running" for each in result):
-        running = _condition("Running", "False", _SUSPENDED, "No run starts while suspended")
+        text = "No run starts while suspended"
+        running = new_condition("Running", "False", _SUSPENDED, text, generation)
         result = put_condition(result, running, now)
-    return put_condition(result, _condition("Suspended", "True", _SUSPENDED, message), now)
+    condition = new_condition("Suspended", "True", _SUSPENDED, message, generation)
+    return put_condition(result, condition, now)
 
 
 def is_suspended(conditions: Sequence[Json]) -> bool:
@@ -81,30 +89,36 @@ def _is_suspension(condition: Json) -> bool:
     return condition.get("type") == "Suspended" and condition.get("reason") == _SUSPENDED
 
 
-def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> list[Json]:
-    """Return the conditions of a resource whose run has ended."""
+def finished(
+    conditions: Sequence[Json], outcome: RunOutcome, generation: int, now: datetime
+) -> list[Json]:
+    """Return the conditions of a resource whose run, of this generation, has ended."""
     if not outcome.successful:
-        return failed(conditions, failure_text(outcome.failures), now, _recap(outcome))
+        text = failure_text(outcome.failures)
+        return failed(conditions, text, generation, now, _recap(outcome))
     if outcome.requeue_after is not None:
-        return _waiting(conditions, outcome, outcome.requeue_after, now)
+        return _waiting(conditions, outcome, outcome.requeue_after, generation, now)
     assert outcome.stats is not None
     # A run with changes is written even if the condition is the same as before.
     has_changes = outcome.stats.changes > 0
-    running = _condition("Running", "True", "Successful", "Awaiting next reconciliation")
+    text = "Awaiting next reconciliation"
+    running = new_condition("Running", "True", "Successful", text, generation)
     running["ansibleResult"] = _recap(outcome)
-    successful = _condition("Successful", "True", "Successful", "Last reconciliation succeeded")
+    text = "Last reconciliation succeeded"
+    successful = new_condition("Successful", "True", "Successful", text, generation)
     result = put_condition(list(conditions), running, now, always=has_changes)
-    result = put_condition(result, _condition("Failure", "False", "", ""), now)
+    result = put_condition(result, new_condition("Failure", "False", "", "", generation), now)
     return put_condition(result, successful, now)
 
 
-def deselected(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> list[Json]:
+def deselected(
+    conditions: Sequence[Json], outcome: RunOutcome, generation: int, now: datetime
+) -> list[Json]:
     """Return the conditions of a resource whose deselection has succeeded."""
-    running = _condition(
-        "Running", "False", _DESELECTED, "Resource does not match selector or when"
-    )
+    text = "Resource does not match selector or when"
+    running = new_condition("Running", "False", _DESELECTED, text, generation)
     running["ansibleResult"] = _recap(outcome)
-    return put_condition(finished(conditions, outcome, now), running, now)
+    return put_condition(finished(conditions, outcome, generation, now), running, now)
 
 
 def is_deselected(conditions: Sequence[Json]) -> bool:
@@ -116,18 +130,23 @@ def is_deselected(conditions: Sequence[Json]) -> bool:
 
 
 def _waiting(
-    conditions: Sequence[Json], outcome: RunOutcome, after: timedelta, now: datetime
+    conditions: Sequence[Json],
+    outcome: RunOutcome,
+    after: timedelta,
+    generation: int,
+    now: datetime,
 ) -> list[Json]:
     """Return the conditions of a resource whose role requested a requeue: it has not converged.
 
     As with ansible-operator Running stays True and Successful is False until a run requests none.
     """
     assert outcome.stats is not None
-    running = _condition("Running", "True", "Running", f"{_RUNNING}; {waiting_text(after)}")
+    text = f"{_RUNNING}; {waiting_text(after)}"
+    running = new_condition("Running", "True", "Running", text, generation)
     running["ansibleResult"] = _recap(outcome)
-    result = _turn_false(list(conditions), "Successful", now)
+    result = _turn_false(list(conditions), "Successful", generation, now)
     if any(condition.get("type") == "Failure" for condition in result):
-        result = put_condition(result, _condition("Failure", "False", "", ""), now)
+        result = put_condition(result, new_condition("Failure", "False", "", "", generation), now)
     return put_condition(result, running, now, always=outcome.stats.changes > 0)
 
 
@@ -137,14 +156,19 @@ def waiting_text(after: timedelta) -> str:
 
 
 def failed(
-    conditions: Sequence[Json], message: str, now: datetime, recap: Json | None = None
+    conditions: Sequence[Json],
+    message: str,
+    generation: int,
+    now: datetime,
+    recap: Json | None = None,
 ) -> list[Json]:
     """Return the conditions of a resource whose reconcile failed with this message."""
-    failure = _condition("Failure", "True", "Failed", truncated(message, _MAX_MESSAGE_BYTES))
+    text = truncated(message, _MAX_MESSAGE_BYTES)
+    failure = new_condition("Failure", "True", "Failed", text, generation)
     if recap is not None:
         failure["ansibleResult"] = recap
-    result = _turn_false(resumed(conditions), "Running", now)
-    result = put_condition(result, _condition("Successful", "False", "", ""), now)
+    result = _turn_false(resumed(conditions), "Running", generation, now)
+    result = put_condition(result, new_condition("Successful", "False", "", "", generation), now)
     return put_condition(result, failure, now, always=True)
 
 
@@ -224,27 +248,39 @@ def _recap(outcome: RunOutcome) -> Json | None:
     }
 
 
-def _condition(type_: str, status: str, reason: str, message: str) -> Json:
-    return {"type": type_, "status": status, "reason": reason, "message": message}
+def new_condition(type_: str, status: str, reason: str, message: str, generation: int) -> Json:
+    """Return a condition without times; `generation` is that of the object that was read."""
+    condition: Json = {"type": type_, "status": status, "reason": reason, "message": message}
+    return condition | observed(generation)
 
 
-def _turn_false(conditions: list[Json], type_: str, now: datetime) -> list[Json]:
+def observed(generation: int) -> Json:
+    """Return the field of a status or condition; empty for kinds without generations (0)."""
+    return {"observedGeneration": generation} if generation else {}
+
+
+def _turn_false(conditions: list[Json], type_: str, generation: int, now: datetime) -> list[Json]:
     """Set a condition to False, keeping reason and message; an absent one is not added."""
     for condition in conditions:
         if condition.get("type") == type_:
             # Another client may have written it, with any types that the schema allows.
             texts = {name: _text(condition.get(name)) for name in ("reason", "message")}
-            return put_condition(conditions, {**condition, **texts, "status": "False"}, now)
+            new = {**condition, **texts, "status": "False"} | observed(generation)
+            return put_condition(conditions, new, now)
     return conditions
 
 
 def put_condition(
     conditions: list[Json], new: Json, now: datetime, *, always: bool = False
 ) -> list[Json]:
-    """Replace the condition of the same type, or add it; a changed one is moved to the end."""
+    """Replace the condition of the same type, or add it; a changed one is moved to the end.
+
+    One that only has another generation keeps its place and its other fields.
+    """
     old = next((c for c in conditions if c.get("type") == new["type"]), None)
     if old is not None and not always and _is_equivalent(old, new):
-        return conditions
+        generation = observed(new.get("observedGeneration", 0))
+        return [c if c is not old else old | generation for c in conditions]
     kept = old is not None and old.get("status") == new["status"]
     time = old.get("lastTransitionTime") if old is not None and kept else None
     stamped = {**new, "lastTransitionTime": _text(time) or _timestamp(now)}
@@ -254,8 +290,7 @@ def put_condition(
 def _is_equivalent(old: Json, new: Json) -> bool:
     def compared(condition: Json) -> tuple[Any, ...]:
         reason = condition.get("reason") or ""
-        generation = condition.get("observedGeneration")
-        return condition.get("status"), condition.get("message") or "", reason, generation
+        return condition.get("status"), condition.get("message") or "", reason
 
     # `with_reasons` replaces an empty reason.
     with_reason = {**new, "reason": f"Not{new['type']}"} if not new["reason"] else new

@@ -16,7 +16,13 @@ from typing import Any
 from operator_runner.config.watches import expressions
 from operator_runner.core.model import DeclaredCondition, DeclaredStatus, Json, RunOutcome, Stats
 from operator_runner.core.truncation import truncated
-from operator_runner.reconcile.conditions import failure_line, one_line, put_condition, waiting_text
+from operator_runner.reconcile.conditions import (
+    failure_line,
+    observed,
+    one_line,
+    put_condition,
+    waiting_text,
+)
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """Source: the pattern of `reason` in metav1.Condition."""
@@ -50,10 +56,9 @@ class EvaluatedStatus:
 
     def update(self, conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
         """Add the evaluated conditions to the others, for a generation, 0 for none."""
-        observed = {"observedGeneration": generation} if generation else {}
         result = list(conditions)
         for condition in self.conditions:
-            result = put_condition(result, {**condition, **observed}, now)
+            result = put_condition(result, condition | observed(generation), now)
         return result
 
     def without(self, fields: Sequence[str], *, conditions: bool) -> EvaluatedStatus:

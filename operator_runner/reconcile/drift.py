@@ -14,7 +14,12 @@ from operator_runner.core.model import Cause, Drift, Json, Trigger, Watch
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED
-from operator_runner.reconcile.conditions import is_waiting, put_condition, read_conditions
+from operator_runner.reconcile.conditions import (
+    is_waiting,
+    new_condition,
+    put_condition,
+    read_conditions,
+)
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.request_annotations import (
     DRIFT_ANNOTATION,
@@ -140,8 +145,7 @@ def _text(difference: ObjectDifference) -> str:
 
 
 def _condition(status: str, reason: str, message: str, generation: int) -> Json:
-    observed = {"observedGeneration": generation} if generation else {}
-    return {"type": DRIFTED, "status": status, "reason": reason, "message": message, **observed}
+    return new_condition(DRIFTED, status, reason, message, generation)
 
 
 def _is_ours(condition: Json) -> bool:

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.truncation import truncated
-from operator_runner.reconcile.conditions import put_condition
+from operator_runner.reconcile.conditions import new_condition, put_condition
 
 EXPRESSION_FAILURE = "ExpressionFailure"
 _REASON = "InvalidExpression"
@@ -88,7 +88,7 @@ class ExpressionConditions:
         self._of_status.pop(resource, None)
 
     def put_condition(
-        self, conditions: Sequence[Json], resource: ObjectRef, now: datetime
+        self, conditions: Sequence[Json], resource: ObjectRef, generation: int, now: datetime
     ) -> list[Json]:
         """Set or remove the condition of a resource."""
         texts = list(self._texts(resource))
@@ -96,8 +96,9 @@ class ExpressionConditions:
             return [each for each in conditions if not _is_ours(each)]
         more = len(texts) - _SHOWN
         shown = [*texts[:_SHOWN], f"and {more} more"] if more > 0 else texts
-        new = {"type": EXPRESSION_FAILURE, "status": "True", "reason": _REASON}
-        return put_condition(list(conditions), new | {"message": "; ".join(shown)}, now)
+        text = "; ".join(shown)
+        new = new_condition(EXPRESSION_FAILURE, "True", _REASON, text, generation)
+        return put_condition(list(conditions), new, now)
 
     def _texts(self, resource: ObjectRef) -> Iterator[str]:
         for (_, ref), failure in self._by_object[resource.gvk].items():

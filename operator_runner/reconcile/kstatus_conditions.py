@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from operator_runner.core.model import Json
-from operator_runner.reconcile.conditions import put_condition
+from operator_runner.reconcile.conditions import new_condition, put_condition
 
 _ABNORMAL = ("Reconciling", "Stalled")
 
@@ -26,16 +26,16 @@ def progressing(conditions: Sequence[Json], generation: int, now: datetime) -> l
     )
     result = _without(conditions, "Stalled")
     if not is_current:
-        ready = _condition("Ready", "Unknown", "Progressing", text, generation)
+        ready = new_condition("Ready", "Unknown", "Progressing", text, generation)
         result = put_condition(result, ready, now)
-    reconciling = _condition("Reconciling", "True", "Progressing", text, generation)
+    reconciling = new_condition("Reconciling", "True", "Progressing", text, generation)
     return put_condition(result, reconciling, now)
 
 
 def ready(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run succeeded."""
     text = "Last reconciliation succeeded"
-    condition = _condition("Ready", "True", "Succeeded", text, generation)
+    condition = new_condition("Ready", "True", "Succeeded", text, generation)
     return put_condition(_without(conditions, *_ABNORMAL), condition, now)
 
 
@@ -52,27 +52,29 @@ def suspended(conditions: Sequence[Json]) -> list[Json]:
 def waiting(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run succeeded and requested another run."""
     message = _message(conditions, "Running")
-    condition = _condition("Ready", "Unknown", "Progressing", message, generation)
+    condition = new_condition("Ready", "Unknown", "Progressing", message, generation)
     result = put_condition(_without(conditions, "Stalled"), condition, now)
-    reconciling = _condition("Reconciling", "True", "Progressing", message, generation)
+    reconciling = new_condition("Reconciling", "True", "Progressing", message, generation)
     return put_condition(result, reconciling, now)
 
 
 def failing(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run failed and that is tried again."""
     message = _message(conditions, "Failure")
-    condition = _condition("Ready", "False", "Failed", message, generation)
+    condition = new_condition("Ready", "False", "Failed", message, generation)
     result = put_condition(_without(conditions, "Stalled"), condition, now)
-    retrying = _condition("Reconciling", "True", "ProgressingWithRetry", message, generation)
+    retrying = new_condition("Reconciling", "True", "ProgressingWithRetry", message, generation)
     return put_condition(result, retrying, now)
 
 
 def stalled(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource that cannot run until it is corrected."""
     message = _message(conditions, "Failure")
-    condition = _condition("Ready", "False", "Stalled", message, generation)
+    condition = new_condition("Ready", "False", "Stalled", message, generation)
     result = put_condition(_without(conditions, "Reconciling"), condition, now)
-    return put_condition(result, _condition("Stalled", "True", "Failed", message, generation), now)
+    return put_condition(
+        result, new_condition("Stalled", "True", "Failed", message, generation), now
+    )
 
 
 def _message(conditions: Sequence[Json], type_: str) -> str:
@@ -83,13 +85,3 @@ def _message(conditions: Sequence[Json], type_: str) -> str:
 
 def _without(conditions: Sequence[Json], *types: str) -> list[Json]:
     return [condition for condition in conditions if condition.get("type") not in types]
-
-
-def _condition(type_: str, status: str, reason: str, message: str, generation: int) -> Json:
-    return {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "observedGeneration": generation,
-    }

@@ -119,6 +119,8 @@ class Reconciler:
         self._unapplied: set[ObjectRef] = set()
         # uid of the resource that the other mappings are about.
         self._uids: dict[ObjectRef, str] = {}
+        # Generation of the resource as it was read last.
+        self._generations: dict[ObjectRef, int] = {}
 
     def on_event(self, ref: ObjectRef, cause: Cause) -> None:
         """Record an event; with `supersede` it may end the current run of the resource."""
@@ -224,6 +226,8 @@ class Reconciler:
             await self._forget(ref)
             self._deps.on_replaced(ref)
             self._uids[ref] = uid_of(body)
+        if body is not None:
+            self._generations[ref] = generation_of(body)
         return body
 
     async def _add_metadata(self, ref: ObjectRef, body: Json, missing: AddMetadata) -> Json | None:
@@ -251,6 +255,7 @@ class Reconciler:
         """Drop what is known of a resource that another replica runs from now on."""
         self._deps.other_writers.forget(self._uids.pop(ref, ""))
         self._deps.on_suspension(ref, False)
+        self._generations.pop(ref, None)
         self._succeeded.pop(ref, None)
         self._unapplied.discard(ref)
         self._dropped_fields.forget(ref)
@@ -264,7 +269,10 @@ class Reconciler:
         body = await self._deps.cluster.get(ref)
         if body is None:
             return
-        context = RunContext(ref, body, causes, datetime.now(UTC))
+        # The resource may have been edited since, and this failure is not about that.
+        generation = self._generations.get(ref, generation_of(body))
+        failed = body | {"metadata": body["metadata"] | {"generation": generation}}
+        context = RunContext(ref, failed, causes, datetime.now(UTC))
         match self._drift_policy(ref, body, causes):
             case Drift.IGNORE:
                 return

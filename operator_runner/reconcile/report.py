@@ -171,18 +171,25 @@ class Reporter:
 
         def change(old: Sequence[Json]) -> list[Json]:
             # An operator that ends during the run has to repeat it.
-            new = drift.without_record(conditions.started(old, now))
+            new = drift.without_record(conditions.started(old, generation, now))
             return kstatus_conditions.progressing(new, generation, now) if self._kstatus else new
 
-        # No observedGeneration: it is written at the end of the run.
-        return await self._status.write(ref, uid_of(body), change, body, fields)
+        # No observedGeneration of the status: it is written at the end of the run.
+        written = await self._status.write(ref, uid_of(body), change, body, fields)
+        if written is not None and generation_of(written) != generation:
+            # Edited in between: the run gets what was written.
+            return await self.start(ref, written)
+        return written
 
     async def interrupted(self, ref: ObjectRef, body: Json, reason: str) -> None:
         """Report that a run was ended and no other follows, for this reason."""
         if self._manage_status:
-            now = datetime.now(UTC)
+            now, generation = datetime.now(UTC), generation_of(body)
             await self._status.write(
-                ref, uid_of(body), lambda old: conditions.interrupted(old, reason, now), body
+                ref,
+                uid_of(body),
+                lambda old: conditions.interrupted(old, reason, generation, now),
+                body,
             )
 
     async def suspended(self, ref: ObjectRef, body: Json, finalizer: str) -> None:
@@ -196,10 +203,10 @@ class Reporter:
             self._suspended[ref] = message
         if not self._manage_status:
             return
-        now = datetime.now(UTC)
+        now, generation = datetime.now(UTC), generation_of(body)
 
         def change(old: Sequence[Json]) -> list[Json]:
-            new = conditions.suspended(old, message, now)
+            new = conditions.suspended(old, message, generation, now)
             return kstatus_conditions.suspended(new) if self._kstatus else new
 
         await self._status.write(ref, uid_of(body), change, body)
@@ -243,11 +250,12 @@ class Reporter:
         """Report a deselection that succeeded; see `success`."""
         assert outcome.stats is not None
         stats, now = outcome.stats, outcome.finished or datetime.now(UTC)
+        generation = generation_of(run.body)
         _log.info("Deselected", **_counts(stats), seconds=run.seconds)
         self._failing.discard(run.ref)
         after = await self._write(
             run,
-            lambda old: conditions.deselected(old, outcome, now),
+            lambda old: conditions.deselected(old, outcome, generation, now),
             lambda new, _: kstatus_conditions.deselected(new),
             current,
             _RunEnd(now, result_of(outcome)),
@@ -286,13 +294,13 @@ class Reporter:
 
         The Event is emitted even if the status cannot be written.
         """
-        now = datetime.now(UTC)
+        now, generation = datetime.now(UTC), generation_of(run.body)
         self._failing.add(run.ref)
         self.forget_drift(run.ref)
         try:
             await self._write(
                 run,
-                lambda old: drift.without_record(conditions.failed(old, message, now)),
+                lambda old: drift.without_record(conditions.failed(old, message, generation, now)),
                 lambda new, generation: add_kstatus(new, generation, now),
                 run.body,
                 _RunEnd(now, result_of_error(message)),
@@ -355,7 +363,7 @@ class Reporter:
     async def _put_conditions(
         self, run: RunContext, outcome: RunOutcome, current: Json | None
     ) -> Json | None:
-        now = outcome.finished or datetime.now(UTC)
+        now, generation = outcome.finished or datetime.now(UTC), generation_of(run.body)
         if not outcome.successful:
             add_kstatus = kstatus_conditions.failing
         else:
@@ -366,7 +374,9 @@ class Reporter:
             )
         return await self._write(
             run,
-            lambda old: self._with_drift(conditions.finished(old, outcome, now), run, outcome),
+            lambda old: self._with_drift(
+                conditions.finished(old, outcome, generation, now), run, outcome
+            ),
             lambda new, generation: add_kstatus(new, generation, now),
             current,
             _RunEnd(now, result_of(outcome)),
@@ -440,13 +450,12 @@ class Reporter:
         if not self._manage_status:
             found = current or await self._cluster.get(run.ref)
             return found if found is not None and uid_of(found) == uid_of(run.body) else None
-        fields, generation = run.status_fields, generation_of(run.body)
-        if self._kstatus:
-            fields = {**fields, "observedGeneration": generation}
+        generation = generation_of(run.body)
+        fields = {**run.status_fields, **conditions.observed(generation)}
 
         def change(old: Sequence[Json]) -> list[Json]:
-            new = run.schedule.put_condition(update(old), end.now)
-            new = self._expressions.put_condition(new, run.ref, end.now)
+            new = run.schedule.put_condition(update(old), generation, end.now)
+            new = self._expressions.put_condition(new, run.ref, generation, end.now)
             return add_kstatus(new, generation) if self._kstatus else new
 
         if self._declared is None:

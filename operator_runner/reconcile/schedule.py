@@ -10,7 +10,7 @@ from typing import TypeAlias
 from operator_runner.core.cron import format_time
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.timetable import LAST_FIELD, NEXT_FIELD, TickRecord, Ticks, Timetable
-from operator_runner.reconcile.conditions import put_condition
+from operator_runner.reconcile.conditions import new_condition, put_condition
 
 INVALID = "InvalidSchedule"
 """Reason of the Event and of the condition."""
@@ -61,15 +61,17 @@ class ScheduleState:
             "error": self.error or None,
         }
 
-    def put_condition(self, conditions: Sequence[Json], now: datetime) -> list[Json]:
+    def put_condition(
+        self, conditions: Sequence[Json], generation: int, now: datetime
+    ) -> list[Json]:
         """Set the condition Scheduled of a schedule that is, or has been, invalid."""
         known = any(each.get("type") == _CONDITION for each in conditions)
         if not self.declared or not (self.error or known):
             return list(conditions)
-        new = {"type": _CONDITION, "status": "True", "reason": "ValidSchedule"}
-        new["message"] = "The schedule is valid"
+        found = ("True", "ValidSchedule", "The schedule is valid")
         if self.error:
-            new |= {"status": "False", "reason": INVALID, "message": self.error}
+            found = ("False", INVALID, self.error)
+        new = new_condition(_CONDITION, *found, generation)
         return put_condition(list(conditions), new, now)
 
     def is_new_error(self, conditions: Sequence[Json]) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import structlog
 
 from operator_runner.core.errors import ApiError, Conflict, Invalid, NotFound
 from operator_runner.core.merge_patch import replacing
@@ -12,7 +14,10 @@ from operator_runner.reconcile.conditions import read_conditions, with_reasons
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.protocols import ClusterClient
 
+_log = structlog.get_logger(__name__)
 ATTEMPTS = 5
+GENERATION = "observedGeneration"
+GENERATION_YAML = f"`{GENERATION}: {{type: integer, format: int64}}` to the properties"
 
 ConditionsUpdate: TypeAlias = Callable[[Sequence[Json]], list[Json]]
 """Maps the conditions of a resource to those that it should have."""
@@ -25,7 +30,10 @@ class StatusWriter:
         """Take the cluster to write to; `other_writers` compares what is read and written."""
         self._cluster = cluster
         self._other_writers = other_writers
-        self._strict: set[GVK] = set()
+        # Indexes in _FORMS.
+        self._forms: dict[GVK, int] = {}
+        # Places where the CRD of a kind does not keep the generation.
+        self._pruned: dict[GVK, frozenset[str]] = {}
 
     async def write(
         self,
@@ -51,12 +59,13 @@ class StatusWriter:
             if current is not body:
                 self._other_writers.read(current)
             conditions = read_conditions(current)
-            wanted = self._fit(ref.gvk, update(conditions))
             patch = replacing(status_of(current), fields or {})
-            if wanted == conditions and not patch:
+            form = _FORMS[self._forms.get(ref.gvk, 0)]
+            status = form({**patch, "conditions": update(conditions)})
+            if self._without_pruned(ref.gvk, status) == {"conditions": conditions}:
                 return current
             try:
-                written = await self._patch(current, ref.gvk, {**patch, "conditions": wanted})
+                written = await self._patch(current, ref.gvk, status)
             except Conflict:
                 continue
             except NotFound:
@@ -65,28 +74,82 @@ class StatusWriter:
                 self._other_writers.forget(uid)  # it may have been carried out
                 raise
             self._other_writers.record_own_write(written)
+            self._compare(ref.gvk, status, status_of(written))
             return written
         raise Conflict(
             f"cannot write the status of {ref}: it changed during each of {attempts} attempts"
         )
 
     async def _patch(self, body: Json, gvk: GVK, status: Json) -> Json:
-        try:
-            return await self._cluster.patch_status(body, status)
-        except Invalid:
-            if gvk in self._strict:
-                raise
-            # A schema like metav1.Condition forbids empty reasons, which ansible-operator writes.
-            self._strict.add(gvk)
-            reasons = with_reasons(status["conditions"])
+        """Write a status in the first form that the schema of the kind accepts."""
+        refused: Invalid | None = None
+        for number in range(self._forms.get(gvk, 0), len(_FORMS)):
             try:
-                return await self._cluster.patch_status(body, {**status, "conditions": reasons})
-            except Invalid:
-                self._strict.discard(gvk)
-                raise
+                written = await self._cluster.patch_status(body, _FORMS[number](status))
+            except Invalid as error:
+                refused = error
+            else:
+                self._forms[gvk] = number
+                return written
+        assert refused is not None
+        raise refused
 
-    def _fit(self, gvk: GVK, conditions: list[Json]) -> list[Json]:
-        return with_reasons(conditions) if gvk in self._strict else conditions
+    def _without_pruned(self, gvk: GVK, status: Json) -> Json:
+        """Return what the CRD keeps of a status, as far as that is known."""
+        pruned = self._pruned.get(gvk, frozenset())
+        return _without_generations(status, pruned)
+
+    def _compare(self, gvk: GVK, sent: Json, written: Json) -> None:
+        """Notice where the API server has dropped the generation, and report it once."""
+        known = self._pruned.get(gvk, frozenset())
+        found = _generation_places(sent) - _generation_places(written)
+        self._pruned[gvk] = (known - _generation_places(written)) | found
+        if new := sorted(found - known):
+            _log.warning(
+                "The CRD drops observedGeneration: `kubectl wait` may return before an edit is "
+                "applied",
+                gvk=str(gvk),
+                fields=new,
+                hint=f"add {GENERATION_YAML} of each of these in the schema of the CRD",
+            )
+
+
+_OF_STATUS, _OF_CONDITIONS = "status", "status.conditions.items"
+
+
+def _generation_places(status: Json) -> frozenset[str]:
+    """Return the schemas of the CRD that need the generation which a status has."""
+    places = {_OF_STATUS} if status.get(GENERATION) is not None else set()
+    if any(each.get(GENERATION) is not None for each in read_conditions({"status": status})):
+        places.add(_OF_CONDITIONS)
+    return frozenset(places)
+
+
+def _without_generations(status: Json, places: Collection[str]) -> Json:
+    result = _without_generation(status) if _OF_STATUS in places else status
+    if _OF_CONDITIONS in places:
+        result = {**result, "conditions": [*map(_without_generation, status["conditions"])]}
+    return result
+
+
+def _without_generation(of: Json) -> Json:
+    return {name: value for name, value in of.items() if name != GENERATION}
+
+
+def _with_reasons(status: Json) -> Json:
+    """Return a status for a schema like metav1.Condition.
+
+    It forbids empty reasons, which ansible-operator writes.
+    """
+    return {**status, "conditions": with_reasons(status["conditions"])}
+
+
+def _without_any_generation(status: Json) -> Json:
+    """Return a status for a schema in which observedGeneration is not an integer."""
+    return _without_generations(_with_reasons(status), (_OF_STATUS, _OF_CONDITIONS))
+
+
+_FORMS: tuple[Callable[[Json], Json], ...] = (dict, _with_reasons, _without_any_generation)
 
 
 def status_of(body: Json) -> Json:

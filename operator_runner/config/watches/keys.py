@@ -309,7 +309,7 @@ ENTRY_KEYS = (
     Key(
         "kstatus",
         Shape.FLAG,
-        "Write the conditions Ready, Reconciling and Stalled, and observedGeneration.",
+        "Write the conditions Ready, Reconciling and Stalled.",
         default=False,
     ),
     Key(

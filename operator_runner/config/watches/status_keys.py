@@ -77,7 +77,6 @@ def _written_by_runner(watch: Watch) -> tuple[set[str], set[str]]:
     """Return the fields of the status, and the types of conditions, that the runner writes."""
     fields, types = {"conditions"}, {"Running", "Successful", "Failure", "ExpressionFailure"}
     if watch.kstatus:
-        fields.add("observedGeneration")
         types |= {"Ready", "Reconciling", "Stalled"}
     if watch.schedule is not None:
         fields |= {"lastScheduleTime", "nextScheduleTime"}
@@ -88,7 +87,11 @@ def _written_by_runner(watch: Watch) -> tuple[set[str], set[str]]:
 def _fields(inner: MapReader, reserved: set[str]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, (expression, location) in inner.expressions("fields").items():
-        if name in reserved:
+        if name == "observedGeneration":
+            inner.report.warning(
+                location, "no effect: the operator writes observedGeneration itself; remove it"
+            )
+        elif name in reserved:
             inner.report.problem(
                 location, f"{name} is written by the operator itself; choose another field"
             )

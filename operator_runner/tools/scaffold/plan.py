@@ -183,6 +183,8 @@ def _watch(project: Project, api_plan: ApiPlan) -> str:
         "  ownership: refuse\n"
         "  # Templates return native types: `{{ size | int }}` is a number.\n"
         "  nativeTypes: true\n"
+        "  # Write the condition Ready too, which GitOps tools read.\n"
+        "  kstatus: true\n"
     )
 
 

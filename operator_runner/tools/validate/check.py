@@ -28,7 +28,7 @@ from operator_runner.tools.validate import (
 from operator_runner.tools.validate.base_image import foreign_packages
 from operator_runner.tools.validate.expressions import Uses
 from operator_runner.tools.validate.findings import Finding, ordered
-from operator_runner.tools.validate.kinds import unserved, without_last_tick
+from operator_runner.tools.validate.kinds import incomplete, unserved
 from operator_runner.tools.validate.line_numbers import line_in, line_of
 from operator_runner.tools.validate.plugins import Problem, location, start
 from operator_runner.tools.validate.plugins import unknown_parameters as unknown
@@ -75,7 +75,7 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
 
 def _of_kinds(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Iterator[Finding]:
     """Yield a warning for each kind that no CRD of the project serves, or serves completely."""
-    if not (missing := [*unserved(watches, objects), *without_last_tick(watches, objects)]):
+    if not (missing := [*unserved(watches, objects), *incomplete(watches, objects)]):
         return
     entries = DataLoader().load_from_file(str(file), trusted_as_template=False)
     for gvk, message in missing:

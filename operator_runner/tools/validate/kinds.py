@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator_runner.core.model import GVK, Json, Watch
 from operator_runner.core.timetable import LAST_FIELD
 from operator_runner.kube.missing_kinds import explain_missing
+from operator_runner.reconcile.status import GENERATION, GENERATION_YAML
 from operator_runner.tools.validate.values import listed, mapping
 
 _OPEN = "x-kubernetes-preserve-unknown-fields"
+_PLACES = ("status", "status.conditions.items")
 
 
 def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tuple[GVK, str]]:
@@ -25,30 +27,39 @@ def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tupl
             yield gvk, f"{gvk} is not served by the CRDs of the project: {reason}"
 
 
-def without_last_tick(
-    watches: Sequence[Watch], objects: Iterable[Json]
-) -> Iterator[tuple[GVK, str]]:
-    """Yield kinds with a schedule whose CRD drops the time of the last tick, with a hint."""
+def incomplete(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tuple[GVK, str]]:
+    """Yield kinds whose CRD drops a field of the status that the operator writes, with a hint."""
     schemas = dict(_schemas(objects))
     for watch in watches:
-        if watch.schedule is not None and _drops_last_tick(schemas.get(watch.gvk) or {_OPEN: True}):
-            message = (
-                f"the CRD of {watch.gvk} has no status.{LAST_FIELD}, which `schedule` needs: "
-                f"add `{LAST_FIELD}: {{type: string, format: date-time}}` to the properties of "
-                "the status, and nextScheduleTime as well"
-            )
-            yield watch.gvk, message
+        schema = schemas.get(watch.gvk, {_OPEN: True})
+        if watch.schedule is not None and not _keeps(schema, "status", LAST_FIELD):
+            yield watch.gvk, _text(watch, f"status.{LAST_FIELD}, which `schedule` needs", _TICKS)
+        if not watch.manage_status:
+            continue
+        places = [each for each in _PLACES if not _keeps(schema, *each.split("."), GENERATION)]
+        if places:
+            what = f"{GENERATION}, without which `kubectl wait` returns before an edit is applied"
+            yield watch.gvk, _text(watch, what, f"{GENERATION_YAML} of {' and '.join(places)}")
 
 
-def _drops_last_tick(schema: Json) -> bool:
-    status = mapping(schema.get("properties")).get("status")
-    if not isinstance(status, dict):
-        return not schema.get(_OPEN)
-    return not (
-        status.get(_OPEN)
-        or status.get("additionalProperties")
-        or LAST_FIELD in mapping(status.get("properties"))
-    )
+_TICKS = (
+    f"`{LAST_FIELD}: {{type: string, format: date-time}}` to the properties of the status, and "
+    "nextScheduleTime as well"
+)
+
+
+def _text(watch: Watch, what: str, hint: str) -> str:
+    return f"the CRD of {watch.gvk} has no {what}: add {hint}"
+
+
+def _keeps(schema: Json, *path: str) -> bool:
+    """Return whether the API server keeps the field of this path; `items` are those of a list."""
+    for name in path:
+        found = schema.get(name) if name == "items" else mapping(schema.get("properties")).get(name)
+        if not isinstance(found, dict):
+            return bool(schema.get(_OPEN) or schema.get("additionalProperties"))
+        schema = found
+    return True
 
 
 def _kinds(watches: Sequence[Watch]) -> Iterator[GVK]:

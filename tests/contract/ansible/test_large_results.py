@@ -55,7 +55,7 @@ async def test_a_message_of_megabytes_is_cut_and_not_lost(
     assert "roles/large/tasks/main.yml:" in failure.path
     assert failure.message.startswith("because yyy")
     assert f" of {MILLIONS + 8} characters]" in failure.message
-    conditions = finished([], outcome, datetime.now(UTC))
+    conditions = finished([], outcome, 1, datetime.now(UTC))
     (message,) = (each["message"] for each in conditions if each["type"] == "Failure")
     assert len(message.encode()) <= 32768
     assert "(task 'Too much' at " in message

@@ -120,13 +120,13 @@ async def test_the_condition_has_the_text_of_the_event() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     async with reporting(Emitted(), conditions=conditions) as subject:
         subject.report(failure("a"))
-        (condition,) = conditions.put_condition([], resource, now)
+        (condition,) = conditions.put_condition([], resource, 1, now)
         assert condition["message"] == (
             "triggers[1].name of watches.yaml fails for Namespace team-a: metadata.labels:"
             " expected text or a list of text, got a map"
         )
         subject.recovered(ExpressionPlace(FOO, ERROR.key, OBJECT))
-        assert conditions.put_condition([condition], resource, now) == []
+        assert conditions.put_condition([condition], resource, 1, now) == []
 
 
 async def test_each_failure_is_counted_by_one_replica() -> None:

@@ -130,12 +130,12 @@ EXPRESSIONS = [
 ]
 TYPES = st.sampled_from([None, "ADDED", "MODIFIED", "DELETED"])
 CHANGES: tuple[Callable[[list[Json]], list[Json]], ...] = (
-    lambda given: conditions.started(given, NOW),
-    lambda given: conditions.finished(given, success(), NOW),
-    lambda given: conditions.finished(given, failure("t", "m"), NOW),
-    lambda given: conditions.failed(given, "m", NOW),
-    lambda given: conditions.interrupted(given, "m", NOW),
-    lambda given: conditions.deselected(given, success(), NOW),
+    lambda given: conditions.started(given, 1, NOW),
+    lambda given: conditions.finished(given, success(), 1, NOW),
+    lambda given: conditions.finished(given, failure("t", "m"), 1, NOW),
+    lambda given: conditions.failed(given, "m", 1, NOW),
+    lambda given: conditions.interrupted(given, "m", 1, NOW),
+    lambda given: conditions.deselected(given, success(), 1, NOW),
     kstatus_conditions.deselected,
     lambda given: kstatus_conditions.progressing(given, 1, NOW),
     lambda given: kstatus_conditions.ready(given, 1, NOW),

@@ -27,12 +27,13 @@ def asking(now: datetime, changed: int = 0, seconds: int = 10) -> RunOutcome:
 
 def test_the_first_run_sets_running() -> None:
     """A new resource gets the condition Running alone."""
-    assert conditions.started([], T1) == [
+    assert conditions.started([], 1, T1) == [
         {
             "type": "Running",
             "status": "True",
             "reason": "Running",
             "message": "Running reconciliation",
+            "observedGeneration": 1,
             "lastTransitionTime": "2026-01-02T03:04:05Z",
         }
     ]
@@ -40,7 +41,7 @@ def test_the_first_run_sets_running() -> None:
 
 def test_a_success_has_the_texts_of_the_contract() -> None:
     """After a success Running stays True and awaits, Failure is False and empty."""
-    found = by_type(conditions.finished(conditions.started([], T1), well(T2), T2))
+    found = by_type(conditions.finished(conditions.started([], 1, T1), well(T2), 1, T2))
     recap = {
         "ok": 3,
         "changed": 0,
@@ -53,6 +54,7 @@ def test_a_success_has_the_texts_of_the_contract() -> None:
         "status": "True",
         "reason": "Successful",
         "message": "Awaiting next reconciliation",
+        "observedGeneration": 1,
         "lastTransitionTime": "2026-01-02T03:04:05Z",
         "ansibleResult": recap,
     }
@@ -62,6 +64,7 @@ def test_a_success_has_the_texts_of_the_contract() -> None:
         "status": "False",
         "reason": "",
         "message": "",
+        "observedGeneration": 1,
         "lastTransitionTime": "2026-01-02T04:00:00Z",
     }
 
@@ -71,8 +74,8 @@ def test_a_failure_names_task_and_reason() -> None:
     outcome = RunOutcome(
         Stats(failures=1), (TaskFailure("web : Apply", "no rights", "main.yml:7"),), finished=T2
     )
-    before = conditions.finished(conditions.started([], T1), well(T1), T1)
-    found = by_type(conditions.finished(conditions.started(before, T2), outcome, T2))
+    before = conditions.finished(conditions.started([], 1, T1), well(T1), 1, T1)
+    found = by_type(conditions.finished(conditions.started(before, 1, T2), outcome, 1, T2))
     assert found["Failure"]["status"] == "True"
     assert found["Failure"]["reason"] == "Failed"
     assert found["Failure"]["message"] == "no rights (task 'web : Apply' at main.yml:7)"
@@ -83,28 +86,29 @@ def test_a_failure_names_task_and_reason() -> None:
         "status": "False",
         "reason": "",
         "message": "",
+        "observedGeneration": 1,
         "lastTransitionTime": "",
     }
 
 
 def test_a_steady_success_changes_nothing() -> None:
     """A second success that changed nothing leaves the very same conditions."""
-    first = conditions.finished(conditions.started([], T1), well(T1, changed=2), T1)
-    assert conditions.finished(first, well(T2), T2) == first
+    first = conditions.finished(conditions.started([], 1, T1), well(T1, changed=2), 1, T1)
+    assert conditions.finished(first, well(T2), 1, T2) == first
 
 
 def test_the_recap_of_a_run_with_changes_is_written() -> None:
     """A success that changed something has its recap shown, with the transition time kept."""
-    first = conditions.finished(conditions.started([], T1), well(T1), T1)
-    second = by_type(conditions.finished(first, well(T2, changed=1), T2))
+    first = conditions.finished(conditions.started([], 1, T1), well(T1), 1, T1)
+    second = by_type(conditions.finished(first, well(T2, changed=1), 1, T2))
     assert second["Running"]["ansibleResult"]["changed"] == 1
     assert second["Running"]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
 
 
 def test_a_new_run_keeps_the_message_of_the_last_result() -> None:
     """During a run Successful is False but keeps the message of the last run."""
-    before = conditions.finished(conditions.started([], T1), well(T1), T1)
-    found = by_type(conditions.started(before, T2))
+    before = conditions.finished(conditions.started([], 1, T1), well(T1), 1, T1)
+    found = by_type(conditions.started(before, 1, T2))
     assert found["Successful"]["status"] == "False"
     assert found["Successful"]["message"] == "Last reconciliation succeeded"
     assert found["Running"]["reason"] == "Running"
@@ -113,21 +117,21 @@ def test_a_new_run_keeps_the_message_of_the_last_result() -> None:
 def test_conditions_of_others_and_unknown_fields_survive() -> None:
     """Conditions of roles and users are kept, unknown fields included."""
     foreign = {"type": "Ready", "status": "True", "observedGeneration": 4, "note": "mine"}
-    found = conditions.finished([foreign], well(T1), T1)
-    assert foreign in conditions.finished(conditions.started(found, T2), well(T3), T3)
+    found = conditions.finished([foreign], well(T1), 1, T1)
+    assert foreign in conditions.finished(conditions.started(found, 1, T2), well(T3), 1, T3)
 
 
 def test_strict_schemas_get_a_reason_and_stay_steady() -> None:
     """With reasons filled in for metav1.Condition, a second success still changes nothing."""
-    first = conditions.with_reasons(conditions.finished([], well(T1), T1))
+    first = conditions.with_reasons(conditions.finished([], well(T1), 1, T1))
     assert by_type(first)["Failure"]["reason"] == "NotFailure"
-    assert conditions.finished(first, well(T2), T2) == first
+    assert conditions.finished(first, well(T2), 1, T2) == first
 
 
 def test_a_play_that_could_not_run_is_reported_without_recap() -> None:
     """An outcome without stats gives a Failure whose message is the reason alone."""
     outcome = RunOutcome(None, (TaskFailure("", "YAML parsing failed: main.yml:3"),), None, T1)
-    found = by_type(conditions.finished([], outcome, T1))
+    found = by_type(conditions.finished([], outcome, 1, T1))
     assert found["Failure"]["message"] == "YAML parsing failed: main.yml:3"
     assert "ansibleResult" not in found["Failure"]
     assert "Running" not in found
@@ -135,7 +139,7 @@ def test_a_play_that_could_not_run_is_reported_without_recap() -> None:
 
 def test_a_run_that_requeues_is_not_successful_yet() -> None:
     """As with ansible-operator Running stays; a new resource gets no other condition."""
-    (running,) = conditions.finished(conditions.started([], T1), asking(T2), T2)
+    (running,) = conditions.finished(conditions.started([], 1, T1), asking(T2), 1, T2)
     assert running["status"] == "True"
     assert running["reason"] == "Running"
     assert running["message"] == ("Running reconciliation; the role asked to run again in 10s")
@@ -145,15 +149,15 @@ def test_a_run_that_requeues_is_not_successful_yet() -> None:
 
 def test_successful_is_false_until_a_run_does_not_ask() -> None:
     """Even where the run before was a success, and its start was not worth a write."""
-    before = conditions.finished([], well(T1), T1)
-    waiting = conditions.finished(before, asking(T2), T2)
+    before = conditions.finished([], well(T1), 1, T1)
+    waiting = conditions.finished(before, asking(T2), 1, T2)
     found = by_type(waiting)
     assert found["Successful"]["status"] == "False"
     assert found["Successful"]["message"] == "Last reconciliation succeeded"
     assert (found["Failure"]["status"], found["Failure"]["message"]) == ("False", "")
     assert conditions.is_waiting(waiting)
     assert not conditions.is_successful(waiting)
-    after = conditions.finished(waiting, well(T3), T3)
+    after = conditions.finished(waiting, well(T3), 1, T3)
     assert by_type(after)["Successful"]["status"] == "True"
     assert by_type(after)["Running"]["message"] == "Awaiting next reconciliation"
     assert not conditions.is_waiting(after)
@@ -161,19 +165,19 @@ def test_successful_is_false_until_a_run_does_not_ask() -> None:
 
 def test_a_resource_that_always_requeues_is_not_written_again() -> None:
     """Unchanged runs have equal conditions; changes and other times differ."""
-    first = conditions.finished(conditions.started([], T1), asking(T1, changed=2), T1)
-    assert conditions.finished(first, asking(T2), T2) == first
-    changed = by_type(conditions.finished(first, asking(T2, changed=1), T2))
+    first = conditions.finished(conditions.started([], 1, T1), asking(T1, changed=2), 1, T1)
+    assert conditions.finished(first, asking(T2), 1, T2) == first
+    changed = by_type(conditions.finished(first, asking(T2, changed=1), 1, T2))
     assert changed["Running"]["ansibleResult"]["changed"] == 1
-    later = by_type(conditions.finished(first, asking(T2, seconds=90), T2))
+    later = by_type(conditions.finished(first, asking(T2, seconds=90), 1, T2))
     assert later["Running"]["message"].endswith("the role asked to run again in 1m30s")
 
 
 def test_a_run_that_requeues_after_a_failure_has_not_failed() -> None:
     """The failure of the run before is over, and the resource is not Successful."""
     outcome = RunOutcome(Stats(failures=1), (TaskFailure("a", "no rights"),), finished=T1)
-    before = conditions.finished(conditions.started([], T1), outcome, T1)
-    found = by_type(conditions.finished(conditions.started(before, T2), asking(T2), T2))
+    before = conditions.finished(conditions.started([], 1, T1), outcome, 1, T1)
+    found = by_type(conditions.finished(conditions.started(before, 1, T2), asking(T2), 1, T2))
     assert (found["Failure"]["status"], found["Failure"]["message"]) == ("False", "")
     assert found["Successful"]["status"] == "False"
     assert found["Running"]["status"] == "True"
@@ -184,7 +188,7 @@ def test_a_run_that_requeues_and_fails_is_a_failure() -> None:
     outcome = RunOutcome(
         Stats(failures=1), (TaskFailure("a", "no rights"),), timedelta(seconds=10), T2
     )
-    found = by_type(conditions.finished(conditions.started([], T1), outcome, T2))
+    found = by_type(conditions.finished(conditions.started([], 1, T1), outcome, 1, T2))
     assert found["Failure"]["status"] == "True"
     assert found["Running"]["status"] == "False"
 

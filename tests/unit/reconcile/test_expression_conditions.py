@@ -22,7 +22,7 @@ class Changes(list[tuple[str, str]]):
 
 def message(subject: ExpressionConditions, resource: ObjectRef) -> str | None:
     """Return the message of the condition, None if the resource has none."""
-    found = subject.put_condition([OTHER], resource, NOW)
+    found = subject.put_condition([OTHER], resource, 1, NOW)
     assert found[0] == OTHER
     return None if found == [OTHER] else str(found[1]["message"])
 
@@ -32,7 +32,7 @@ def test_a_failure_is_shown_until_the_expression_can_be_evaluated() -> None:
     changes = Changes()
     subject = ExpressionConditions(changed=changes)
     subject.failed(FOO, "triggers[0].name", TEAM, "no text", frozenset({A}))
-    shown = subject.put_condition([OTHER], A, NOW)
+    shown = subject.put_condition([OTHER], A, 1, NOW)
     assert shown == [
         OTHER,
         {
@@ -40,13 +40,14 @@ def test_a_failure_is_shown_until_the_expression_can_be_evaluated() -> None:
             "status": "True",
             "reason": "InvalidExpression",
             "message": "no text",
+            "observedGeneration": 1,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         },
     ]
-    assert subject.put_condition(shown, A, NOW + timedelta(hours=1)) == shown
+    assert subject.put_condition(shown, A, 1, NOW + timedelta(hours=1)) == shown
     assert message(subject, B) is None
     subject.recovered(FOO, "triggers[0].name", TEAM)
-    assert subject.put_condition(shown, A, NOW) == [OTHER]
+    assert subject.put_condition(shown, A, 1, NOW) == [OTHER]
     assert changes == [
         ("a", "triggers[0].name fails for Namespace team-a"),
         ("a", "triggers[0].name no longer fails for Namespace team-a"),
@@ -111,4 +112,4 @@ def test_thousands_of_failures_are_a_short_message() -> None:
 def test_a_condition_of_another_writer_stays() -> None:
     """A role may have a condition of this type."""
     own = {"type": "ExpressionFailure", "status": "True", "reason": "MyReason"}
-    assert ExpressionConditions().put_condition([own], A, NOW) == [own]
+    assert ExpressionConditions().put_condition([own], A, 1, NOW) == [own]

@@ -103,9 +103,9 @@ async def test_what_cannot_be_run_is_stalled_until_it_is_edited() -> None:
 
 
 async def test_without_the_key_nothing_of_it_is_written() -> None:
-    """Existing projects have the three conditions of ansible-operator only."""
+    """Existing projects have the three conditions of ansible-operator, with the generation."""
     cluster = FakeCluster(resource())
     await Case(PLAIN, cluster, success()).reconciler.reconcile(REF, SPEC)
     seen = ResourceState(await cluster.get(REF))
     assert seen.conditions.keys() == {"Running", "Successful", "Failure"}
-    assert seen.observed is None
+    assert seen.observed == 1
