@@ -25,10 +25,13 @@ ECHOES = "echoes.test.example.com"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add how long an answer may take on the first day; a busy machine takes longer.
 
-    And the folder for pictures of the web page, for `make ui-pictures`.
+    And the folder for pictures of the web page, for `make ui-pictures`, and the random edits of
+    `make true-status`.
     """
     parser.addoption("--answer-seconds", type=float, default=180)
     parser.addoption("--pictures", type=Path, default=None)
+    parser.addoption("--edits", type=int, default=12)
+    parser.addoption("--edits-seed", type=int, default=1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 from tests.functional.test_operator import (
     KIND,
@@ -12,9 +16,16 @@ from tests.functional.test_operator import (
     text_of,
     wait_for_text,
 )
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
+from tests.support.waiting import eventually
 
+FAIL = """
+- name: Fail on request
+  ansible.builtin.fail:
+    msg: as it was asked for
+  when: fail | default(false)
+"""
 GO = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "go"}}
 
 
@@ -73,3 +84,55 @@ def test_wait_does_not_return_for_an_edit_in_the_queue_or_during_a_run(
     for name in ("a", "b"):
         assert waited(kubectl, name, seconds=180)
         assert text_of(kubectl, name) == "hello two"
+
+
+def holds(body: Json) -> bool:
+    """Return whether `kubectl wait --for=condition=Successful` returns for this resource."""
+    status = body.get("status", {})
+    found = next((c for c in status.get("conditions", ()) if c["type"] == "Successful"), None)
+    if found is None or found["status"] != "True":
+        return False
+    observed = found.get("observedGeneration", status.get("observedGeneration"))
+    return observed is None or observed >= body["metadata"]["generation"]
+
+
+def is_applied(kubectl: Kubectl, name: str) -> bool:
+    """Return whether the condition holds; then the object must match the resource that was read.
+
+    Nobody else edits: the object cannot be ahead of the resource.
+    """
+    body = kubectl.get(KIND, name)
+    assert body is not None
+    if not holds(body):
+        return False
+    assert text_of(kubectl, name) == f"hello {body['spec']['sayThis']}", body
+    return True
+
+
+def test_wait_does_not_return_for_edits_in_any_state_of_the_operator(
+    kubectl: Kubectl, operator: Operator, project: Path, pytestconfig: pytest.Config
+) -> None:
+    """Random edits, also to specs that fail, while the operator is stopped, killed, and too slow.
+
+    `make true-status` has many edits; its option `--edits-seed` repeats a run.
+    """
+    role = project / ROLE
+    role.write_text(FAIL + role.read_text())
+    chance = random.Random(pytestconfig.getoption("--edits-seed"))
+    names = [f"r{number}" for number in range(6)]
+    kubectl.apply(*(echo(name, sayThis="0") for name in names))
+    operator.start("--max-runs=1")
+    for number in range(pytestconfig.getoption("--edits")):
+        spec = {"sayThis": str(number), "fail": chance.random() < 0.2 or None}
+        kubectl.merge(KIND, chance.choice(names), {"spec": spec})
+        if chance.random() < 0.1:
+            operator.kill() if chance.random() < 0.5 else operator.terminate()
+            kubectl.merge(KIND, chance.choice(names), {"spec": {"sayThis": f"{number} later"}})
+            assert [is_applied(kubectl, name) for name in names] != [True] * len(names)
+            operator.start(f"--max-runs={chance.choice((1, 1, 3))}", wait=False)
+        for _ in range(chance.choice((1, 1, 1, 8))):
+            for name in names:
+                is_applied(kubectl, name)
+    for name in names:
+        kubectl.merge(KIND, name, {"spec": {"fail": None}})
+        eventually(partial(is_applied, kubectl, name), details=operator.log)
