@@ -12,6 +12,9 @@ _NEEDS = {
     "operator_sdk.util": ((0, 5), "openshift", "which is not installed"),
 }
 """First version that does without a Python package, by collection, and why it may be missing."""
+_KUBERNETES, _UTIL = "kubernetes.core", "operator_sdk.util"
+_SHARED_CODE = (2, 4)
+"""First version of kubernetes.core with the code that our operator_sdk.util imports."""
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 _YAML_VERSION = re.compile(r"""^version:\s*["']?([^\s"'#]+)""", re.MULTILINE)
 
@@ -71,7 +74,15 @@ def version_of(collection: Path) -> str:
 
 
 def _lacks(collection: str, path: Path, has_package: Callable[[str], bool]) -> str:
-    return lacking(collection, version_of(path), has_package)
+    version = version_of(path)
+    numbers = _NUMBERS.match(version)
+    if (why := lacking(collection, version, has_package)) or collection != _KUBERNETES:
+        return why
+    is_older = numbers is not None and (int(numbers[1]), int(numbers[2])) < _SHARED_CODE
+    util = path.parents[1].joinpath(*_UTIL.split("."))
+    if is_older and _lacks(_UTIL, util, has_package):
+        return f"{_UTIL} of operator-runner, which replaces the pinned one, needs 2.4 or later"
+    return ""
 
 
 def _installed(collection: str, paths: Iterable[Path]) -> Path | None:

@@ -50,6 +50,11 @@ def test_a_version_that_cannot_work_is_replaced_if_there_is_another_one(tmp_path
     new = _install(bundled, "kubernetes.core", "6.5.0")
     assert replaced_by_bundled("kubernetes.core", [old, new], lambda _: False) == [new]
     assert replaced_by_bundled("kubernetes.core", [old, new], lambda _: True) == [old, new]
+    pair = tmp_path / "pair"
+    older = _install(pair, "kubernetes.core", "2.3.1")
+    assert replaced_by_bundled("kubernetes.core", [older, new], lambda _: False) == [older, new]
+    _install(pair, "operator_sdk.util", "0.4.0")
+    assert replaced_by_bundled("kubernetes.core", [older, new], lambda _: False) == [new]
     (message,) = replacements([own], [bundled], lambda _: False)
     assert "kubernetes.core 2.2.3" in message
     assert "kubernetes.core 6.5.0 instead" in message
