@@ -1,12 +1,38 @@
-"""Shorten errors of the API server that repeat the whole object. Pure.
+"""Make the message of a failed task readable: what is wrong, without quoted answers. Pure.
 
-Objects that cannot be decoded are quoted in the message and again in its causes, each time before
-the reason: `Invalid value: "{...}": json: cannot unmarshal string into Go struct field ...`.
+kubernetes.core quotes answers of the API server: the Status as JSON, often with the headers of the
+response and a traceback. Headers such as Date and Audit-Id differ in each retry of one failure.
+ansible-core begins messages with the steps of its own that led to them.
 """
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+from typing import Any
+
+_STEPS = re.compile(
+    r"\A(?:Task failed: )?(?:Finalization of task args for '[^'\n]*' failed: )?"
+    r"(?:Error while resolving value for '[^'\n]*': )?"
+)
+_TAGGED = re.compile(r"\b_AnsibleTagged(Str|Int|Float|Dict|List|Tuple)\b")
+"""Types of values whose origin ansible-core knows."""
+_RESPONSE = re.compile(
+    r"(?:Exception ')?\(?\b(?P<code>\d{3})\)?\nReason: (?P<reason>[^\n]*)\n"
+    r"(?:HTTP response headers: [^\n]*\n)?(?:HTTP response body: )?"
+)
+"""What precedes the body in the text of an ApiException or a DynamicApiError."""
+_AFTER_RESPONSE = re.compile(
+    r"\s*(?:Original traceback: .*)?(?:' raised while trying to get resource using .*)?", re.DOTALL
+)
+_STATUS = re.compile(
+    r"""(?P<bytes>b'(?:[^'\\]|\\.)*'|b"(?:[^"\\]|\\.)*")|(?=\{\s*"kind":\s*"Status")"""
+)
+"""A body: the representation of bytes, or JSON."""
+_UNSERVED = re.compile(
+    r"Failed to find exact match for (?P<version>\S+)\.(?P<kind>\w+) by \[kind, name, [^\]]*\]"
+)
 
 _SHORT_CHARACTERS = 200
 """Length up to which a quoted value is kept."""
@@ -14,8 +40,63 @@ _SHORT_CHARACTERS = 200
 _OPENING = re.compile(r'Invalid value: (\\{0,15}")(?=\{)')
 
 
+def readable(message: str) -> str:
+    """Return the message of a failed task without quoted answers of the API and without steps.
+
+    An answer is reduced to the message of its Status, with reason and code.
+    """
+    message = _TAGGED.sub(lambda match: match[1].lower(), _STEPS.sub("", message, count=1))
+    message = _UNSERVED.sub(
+        r"\g<kind> of \g<version> is not served: is its CRD installed?", message
+    )
+    response = _RESPONSE.search(message)
+    body = message[response.end() :] if response else message
+    before, status, after = _parsed(body)
+    if response is not None:
+        prefix = message[: response.start()]
+        if not status:
+            first = body.strip().partition("\n")[0]
+            before, after = "", ""
+            status = {"message": first, **response.groupdict()}
+        before = prefix + before
+        if _AFTER_RESPONSE.fullmatch(after):
+            after = ""
+    elif not status:
+        return without_quoted_objects(message)
+    return without_quoted_objects(f"{before}{_text(status)}{after.rstrip()}")
+
+
+def _parsed(text: str) -> tuple[str, dict[str, Any], str]:
+    """Return the first Status in a text, empty without one, and what is before and after it."""
+    for match in _STATUS.finditer(text):
+        try:
+            if literal := match["bytes"]:
+                status, end = json.loads(ast.literal_eval(literal)), match.end()
+            else:
+                status, end = json.JSONDecoder().raw_decode(text, match.start())
+        except (ValueError, SyntaxError, RecursionError):
+            continue
+        if isinstance(status, dict) and status.get("kind") == "Status":
+            return text[: match.start()], status, text[end:]
+    return text, {}, ""
+
+
+def _text(status: dict[str, Any]) -> str:
+    """Return message, object, reason and code of a Status, as far as it has them."""
+    message = str(status.get("message") or "").strip()
+    details = status.get("details")
+    if isinstance(details, dict) and (name := str(details.get("name") or "")) not in message:
+        message = f"{message} ({details.get('kind') or 'object'} {name})"
+    facts = ", ".join(str(fact) for key in ("reason", "code") if (fact := status.get(key)))
+    return f"{message} ({facts})" if message and facts else message or facts
+
+
 def without_quoted_objects(message: str) -> str:
-    """Return the message of a failure with `{...}` in place of long objects in `Invalid value`."""
+    """Return a message with `{...}` in place of long objects in `Invalid value`.
+
+    Objects that cannot be decoded are quoted before the reason: `Invalid value: "{...}": json:
+    cannot unmarshal string into Go struct field ...`.
+    """
     parts: list[str] = []
     kept = at = 0
     unclosed: set[str] = set()

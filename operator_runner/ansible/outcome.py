@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from operator_runner.ansible.api_errors import without_quoted_objects
+from operator_runner.ansible.api_errors import readable
 from operator_runner.ansible.templating.type_hints import with_type_hint
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import parse_duration
@@ -26,6 +26,8 @@ _UNKNOWN = "unknown playbook failure"
 """What ansible-operator says of a failed task without a message."""
 _FAILED_WHEN = "A 'failed_when' expression evaluated to 'True'."
 """Message of ansible-core 2.21 for a module that has succeeded."""
+_NON_ZERO = "non-zero return code"
+"""Message of `command`, `shell` and `script`; with `no_log` the result has no output."""
 _COUNTS = ("ok", "failures", "dark", "skipped", "rescued", "ignored", "processed")
 _NO_HOSTS = (
     "no hosts matched, so nothing was run: write `hosts: localhost` in the playbook, or set"
@@ -108,7 +110,7 @@ class OutcomeBuilder:
     def _add_failure(self, event: RunEvent) -> None:
         path = str(event.data.get("task_path") or "")
         result = event.data.get("res")
-        message = without_quoted_objects(_message(result, partial(self.keyword_of, path)))
+        message = _message(result, partial(self.keyword_of, path))
         failure = TaskFailure(
             task=str(event.data.get("task") or ""),
             message=with_type_hint(truncated(message, _MAX_MESSAGE_BYTES)),
@@ -163,7 +165,7 @@ def _error_starts(lines: list[str]) -> list[int]:
 def _message(result: Any, keyword_of: Callable[[str], str]) -> str:
     """Return the message of a failed result; of a loop, those of its failed items."""
     if not isinstance(result, dict):
-        return str(result or _UNKNOWN)
+        return readable(str(result or _UNKNOWN))
     parts = [
         _message(item, keyword_of)
         for item in result.get("results") or ()
@@ -176,8 +178,18 @@ def _message(result: Any, keyword_of: Callable[[str], str]) -> str:
         return "\n".join(dict.fromkeys(parts))
     if not own or own.endswith(_FAILED_WHEN):
         own = _condition(result, keyword_of) or own or _UNKNOWN
-    detail = _detail(result.get("error"))
+    if own == _NON_ZERO:
+        own = _command(result)
+    own, detail = readable(own), _detail(result.get("error"))
     return own if detail in own else f"{own}: {detail}"
+
+
+def _command(result: Json) -> str:
+    """Return the return code of a command, and the last line that it has written."""
+    outputs = (str(result.get(name) or "").strip() for name in ("stderr", "stdout"))
+    last = next(filter(None, outputs), "").rpartition("\n")[2].strip()
+    text = f"{_NON_ZERO} {result.get('rc')}"
+    return f"{text}: {last}" if last else text
 
 
 def _condition(result: Json, keyword_of: Callable[[str], str]) -> str:

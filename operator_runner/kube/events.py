@@ -31,8 +31,8 @@ RUN_ANNOTATION = f"{ANNOTATION_DOMAIN}/run-id"
 
 _MAX_NOTE_BYTES = 1024
 """The API server rejects longer notes."""
-_SERIES_WINDOW_SECONDS = 600.0
-"""An Event that is equal to one of this age increments its series."""
+_SERIES_WINDOW_SECONDS = 1200.0
+"""An Event that is equal to one of this age increments its series; longer than any backoff."""
 _MAX_SERIES = 4096
 """Cached series; the least recently used one is evicted."""
 _TIMEOUT_SECONDS = 5.0
@@ -49,7 +49,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Writes Events; equal Events within ten minutes are counted in one series."""
+    """Writes Events; equal Events within twenty minutes are counted in one series."""
 
     def __init__(self, api: Api, *, is_shard: bool = False) -> None:
         """Write through `api`. `is_shard` is whether other replicas write Events too."""

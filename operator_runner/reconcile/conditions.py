@@ -162,14 +162,17 @@ def failed(
     now: datetime,
     recap: Json | None = None,
 ) -> list[Json]:
-    """Return the conditions of a resource whose reconcile failed with this message."""
+    """Return the conditions of a resource whose reconcile failed with this message.
+
+    A retry whose start was not reported, and that fails in the same way, changes nothing.
+    """
     text = truncated(message, _MAX_MESSAGE_BYTES)
     failure = new_condition("Failure", "True", "Failed", text, generation)
     if recap is not None:
         failure["ansibleResult"] = recap
     result = _turn_false(resumed(conditions), "Running", generation, now)
     result = put_condition(result, new_condition("Successful", "False", "", "", generation), now)
-    return put_condition(result, failure, now, always=True)
+    return put_condition(result, failure, now, always=result != list(conditions))
 
 
 def with_reasons(conditions: Sequence[Json]) -> list[Json]:
@@ -184,6 +187,16 @@ def with_reasons(conditions: Sequence[Json]) -> list[Json]:
         else {**condition, "reason": f"Not{condition['type']}"}
         for condition in conditions
     ]
+
+
+def is_failed(conditions: Sequence[Json], generation: int) -> bool:
+    """Return whether the last run, of this generation, failed, according to the conditions."""
+    return any(
+        condition.get("type") == "Failure"
+        and condition.get("status") == "True"
+        and condition.get("observedGeneration", generation) == generation
+        for condition in conditions
+    )
 
 
 def is_successful(conditions: Sequence[Json]) -> bool:

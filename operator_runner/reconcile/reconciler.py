@@ -29,6 +29,7 @@ from operator_runner.reconcile.annotation_overrides import clamp_period, read_ov
 from operator_runner.reconcile.conditions import (
     failure_line,
     is_deselected,
+    is_failed,
     is_successful,
     is_suspended,
     is_waiting,
@@ -340,12 +341,16 @@ class Reconciler:
         """Report the start of a run that may change something; return the resource after it."""
         ticks = schedule.ticks
         has_tick = ticks.due is not None or ticks.missed is not None
-        is_steady = self._is_steady(ref, body, causes) and not is_recorded(read_conditions(body))
-        if has_tick or not is_steady:
+        before = read_conditions(body)
+        # Conditions that change with each attempt of a failing run would flap.
+        is_retry = all(cause.trigger is Trigger.RETRY for cause in causes)
+        is_known = is_retry and is_failed(before, generation_of(body))
+        is_steady = is_known or self._is_steady(ref, body, causes)
+        if has_tick or not is_steady or is_recorded(before):
             # A tick that was missed is reported once: the status then announces a later one.
             fields = schedule.status_fields() if ticks.missed is not None else {}
             body = _existing(await self._reporter.start(ref, body, fields))
-        elif is_suspended(read_conditions(body)):
+        elif is_suspended(before):
             body = _existing(await self._reporter.resumed(ref, body))
         if schedule.is_new_error(read_conditions(body)):
             await self._reporter.invalid_schedule(body, schedule.error)

@@ -278,3 +278,27 @@ def test_a_play_that_cannot_be_loaded_is_distinguished() -> None:
     assert not collect(play).build(NOW, 1, error).load_failed
     assert not collect().build(NOW, 137, "Killed\n").load_failed
     assert not collect(failed("a"), recap(failures=1)).build(NOW, 2, error).load_failed
+
+
+def test_a_command_has_its_return_code_and_its_last_line() -> None:
+    """Of stderr, else of stdout; nothing that `no_log` hides."""
+    command = {"msg": "non-zero return code", "rc": 2, "stdout": "so far\n"}
+    for result, expected in (
+        (command | {"stderr": "first\ncat: /x: No such file\n"}, " 2: cat: /x: No such file"),
+        (command | {"stderr": ""}, " 2: so far"),
+        ({"msg": "non-zero return code", "rc": 2}, " 2"),
+    ):
+        events = (task("a", "runner_on_failed", res=result), recap(failures=1))
+        (failure,) = collect(*events).build(NOW, 2, "").failures
+        assert failure.message == f"non-zero return code{expected}"
+
+
+def test_each_item_of_a_loop_is_readable() -> None:
+    """An answer of the API is shortened in each of them, and equal ones are one."""
+    status = '{"kind":"Status","message":"no","reason":"Forbidden","code":403}'
+    text = "403\nReason: Forbidden\nHTTP response headers: %s\nHTTP response body: " + status
+    items = [{"failed": True, "msg": text % headers} for headers in ("a", "b")]
+    items.append({"failed": True, "msg": "no y"})
+    events = (task("loop", "runner_on_failed", res={"results": items}), recap(failures=1))
+    (failure,) = collect(*events).build(NOW, 2, "").failures
+    assert failure.message == "no (Forbidden, 403)\nno y"

@@ -695,3 +695,35 @@ async def test_edits_of_the_spec_are_reasons_for_changes() -> None:
     for _ in range(5):
         await case.reconciler.reconcile(REF, SPEC)
     assert not reported(case)
+
+
+async def test_retries_of_one_failure_cost_no_write() -> None:
+    """Neither their start nor their end is written; another failure, or a success, is."""
+    case = Case(
+        PLAIN, FakeCluster(resource()), *[failure("a", "no")] * 3, failure("a", "else"), success()
+    )
+    retry = [Cause(Trigger.RETRY, "attempt 1")]
+    await case.reconciler.reconcile(REF, SPEC)
+    version = int(await case.version())
+    for writes in (0, 0, 1, 2):
+        await case.reconciler.reconcile(REF, retry)
+        assert int(await case.version()) == version + writes
+    found = await case.conditions()
+    assert {name: found[name]["status"] for name in found} == {
+        "Running": "True",
+        "Failure": "False",
+        "Successful": "True",
+    }
+    failed = [event for event in case.cluster.events if event.reason == "Failed"]
+    assert [event.note for event in failed] == ["no (task 'a')"] * 3 + ["else (task 'a')"]
+
+
+async def test_an_edit_after_a_failure_is_reported_from_its_start() -> None:
+    """Also if it fails in the same way: the failure is then that of the edit."""
+    case = Case(PLAIN, FakeCluster(resource()), failure("a", "no"))
+    await case.reconciler.reconcile(REF, SPEC)
+    case.cluster.edit(REF, lambda body: body["metadata"].update(generation=2))
+    version = int(await case.version())
+    await case.reconciler.reconcile(REF, SPEC)
+    assert int(await case.version()) == version + 2
+    assert (await case.conditions())["Failure"]["observedGeneration"] == 2
