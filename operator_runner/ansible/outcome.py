@@ -26,8 +26,8 @@ _UNKNOWN = "unknown playbook failure"
 """What ansible-operator says of a failed task without a message."""
 _FAILED_WHEN = "A 'failed_when' expression evaluated to 'True'."
 """Message of ansible-core 2.21 for a module that has succeeded."""
-_NON_ZERO = "non-zero return code"
-"""Message of `command`, `shell` and `script`; with `no_log` the result has no output."""
+_NON_ZERO = re.compile(r"non-zero return code\.?\Z")
+"""End of the message of `command`, `shell` and `script`; `no_log` hides their output."""
 _COUNTS = ("ok", "failures", "dark", "skipped", "rescued", "ignored", "processed")
 _NO_HOSTS = (
     "no hosts matched, so nothing was run: write `hosts: localhost` in the playbook, or set"
@@ -178,18 +178,17 @@ def _message(result: Any, keyword_of: Callable[[str], str]) -> str:
         return "\n".join(dict.fromkeys(parts))
     if not own or own.endswith(_FAILED_WHEN):
         own = _condition(result, keyword_of) or own or _UNKNOWN
-    if own == _NON_ZERO:
-        own = _command(result)
+    if _NON_ZERO.search(own):
+        own = f"{own.rstrip('.')} {_command_result(result)}"
     own, detail = readable(own), _detail(result.get("error"))
     return own if detail in own else f"{own}: {detail}"
 
 
-def _command(result: Json) -> str:
+def _command_result(result: Json) -> str:
     """Return the return code of a command, and the last line that it has written."""
     outputs = (str(result.get(name) or "").strip() for name in ("stderr", "stdout"))
     last = next(filter(None, outputs), "").rpartition("\n")[2].strip()
-    text = f"{_NON_ZERO} {result.get('rc')}"
-    return f"{text}: {last}" if last else text
+    return f"{result.get('rc')}: {last}" if last else str(result.get("rc"))
 
 
 def _condition(result: Json, keyword_of: Callable[[str], str]) -> str:

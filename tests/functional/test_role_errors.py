@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.support.kubectl import Json, Kubectl
@@ -81,3 +83,60 @@ def test_without_reload_the_backoff_of_such_a_role_begins_with_a_second(
         lambda: operator.lines("Will retry")[count:], lambda lines: lines, details=operator.log
     )
     assert waits[0]["seconds"] == 0.005
+
+
+TASKS = """
+- name: Write an invalid object
+  kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: Not_Valid, namespace: default}}
+  when: say_this == 'invalid'
+- name: Write a kind that is missing
+  kubernetes.core.k8s:
+    definition: {apiVersion: nope.example.com/v1, kind: Nope, metadata: {name: a}}
+  when: say_this == 'missing'
+- name: Read as a user without permissions
+  kubernetes.core.k8s_info: {kind: Secret, name: a, namespace: default, impersonate_user: nobody}
+  when: say_this == 'forbidden'
+- name: Run a command
+  ansible.builtin.command: {cmd: cat /nonexistent}
+  when: say_this == 'command'
+- name: Use a variable that is missing
+  kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ nothing }}"}}
+"""
+MESSAGES = {
+    "invalid": ("Failed to create object: ", "ConfigMap", "Not_Valid", "(Invalid, 422)"),
+    "missing": ("Nope of nope.example.com/v1 is not served: is its CRD installed?",),
+    "forbidden": ('secrets "a" is forbidden: ', "(Forbidden, 403)"),
+    "command": ("", "non-zero return code 1: cat: /nonexistent: No such file or directory"),
+    "undefined": ("'nothing' is undefined",),
+}
+
+
+def test_a_failure_has_one_text_one_event_and_one_status(
+    operator: Operator, kubectl: Kubectl
+) -> None:
+    """The cause first, without headers and JSON; retries count the Event and write no status."""
+    (operator.project / "roles" / "echo" / "tasks" / "main.yml").write_text(TASKS)
+    operator.start()
+    kubectl.apply(
+        *(ECHO | {"metadata": {"name": name}, "spec": {"sayThis": name}} for name in MESSAGES)
+    )
+
+    def attempts(name: str) -> int:
+        return sum(line["name"] == name for line in operator.lines("Will retry"))
+
+    for name, texts in MESSAGES.items():
+        eventually(partial(attempts, name), lambda count: count >= 3, details=operator.log)
+        before = kubectl.get("echoes.test.example.com", name)
+        assert before is not None
+        (failure,) = (c for c in before["status"]["conditions"] if c["type"] == "Failure")
+        assert failure["message"].startswith(texts[0])
+        assert all(text in failure["message"] for text in texts)
+        assert not [text for text in ("HTTP", "{", "Error while") if text in failure["message"]]
+        eventually(partial(attempts, name), attempts(name).__lt__, details=operator.log)
+        after = kubectl.get("echoes.test.example.com", name)
+        assert after is not None
+        assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    # One of the first run, and one of all retries.
+    assert len(_notes(kubectl)) == 2 * len(MESSAGES)

@@ -287,10 +287,13 @@ def test_a_command_has_its_return_code_and_its_last_line() -> None:
         (command | {"stderr": "first\ncat: /x: No such file\n"}, " 2: cat: /x: No such file"),
         (command | {"stderr": ""}, " 2: so far"),
         ({"msg": "non-zero return code", "rc": 2}, " 2"),
+        ({"msg": "It exited with a non-zero return code.", "rc": 2}, " 2"),
     ):
         events = (task("a", "runner_on_failed", res=result), recap(failures=1))
         (failure,) = collect(*events).build(NOW, 2, "").failures
-        assert failure.message == f"non-zero return code{expected}"
+        assert (
+            failure.message.removeprefix("It exited with a ") == f"non-zero return code{expected}"
+        )
 
 
 def test_each_item_of_a_loop_is_readable() -> None:
