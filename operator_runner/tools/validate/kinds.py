@@ -34,7 +34,9 @@ def incomplete(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tu
         schema = schemas.get(watch.gvk, {_OPEN: True})
         if watch.schedule is not None and not _keeps(schema, "status", LAST_FIELD):
             yield watch.gvk, _text(watch, f"status.{LAST_FIELD}, which `schedule` needs", _TICKS)
-        if not watch.manage_status:
+        # A schema without a status says nothing about its fields.
+        has_status = "status" in mapping(schema.get("properties"))
+        if not (watch.manage_status and has_status):
             continue
         places = [each for each in _PLACES if not _keeps(schema, *each.split("."), GENERATION)]
         if places:
