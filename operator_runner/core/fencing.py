@@ -61,10 +61,14 @@ class LeaseTerm:
         """`lease` is its namespace and name. It is not held yet."""
         self.lease = lease
         self.times = times
-        self.epoch: Epoch | None = None
-        """None while the Lease is not held."""
         self._clock = clock
-        self._renewed = clock()
+        self._held: tuple[Epoch | None, float] = None, clock()
+        """Epoch and last renewal in one, because a thread may renew the Lease."""
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The present epoch; None while the Lease is not held."""
+        return self._held[0]
 
     def now(self) -> float:
         """Return the time of the clock by which the term is measured, in seconds."""
@@ -73,15 +77,20 @@ class LeaseTerm:
     @property
     def age(self) -> float:
         """Seconds since the last renewal."""
-        return self.now() - self._renewed
+        return self.now() - self._held[1]
 
     def extend(self, epoch: Epoch, sent: float) -> None:
         """Record an acquisition or a renewal; `sent` is the time before its request was sent."""
-        self.epoch, self._renewed = epoch, sent
+        self._held = epoch, sent
 
     def end(self) -> None:
         """Refuse all writes until the next acquisition, which begins an epoch of its own."""
-        self.epoch = None
+        self._held = None, self._held[1]
+
+    def age_in(self, epoch: Epoch | None) -> float | None:
+        """Return seconds since the last renewal in an epoch; None if it has ended."""
+        current, renewed = self._held
+        return self.now() - renewed if epoch is not None and epoch == current else None
 
 
 class Fence:
@@ -107,11 +116,10 @@ class Fence:
         """Raise Fenced unless a write may be sent now; once it has, it always does."""
         if self._term is None:
             return
-        current = self._epoch is not None and self._epoch == self._term.epoch
-        age = self._term.age
-        if self._refused.is_set() or not current or not self._term.times.permits(age, limit):
+        age = self._term.age_in(self._epoch)
+        if self._refused.is_set() or age is None or not self._term.times.permits(age, limit):
             self._refused.set()
-            raise Fenced(_message(self._term, age if current else None))
+            raise Fenced(_message(self._term, age))
 
     async def guard(self, play: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return the result of a run; cancel it as soon as one of its writes is refused.

@@ -79,8 +79,10 @@ class LeaderElector:
             election.lease_name,
             namespace,
             election,
+            api,
             write=self._acquire_or_renew,
             grant="get, create and update",
+            in_thread=True,
         )
         self.term = self._lease.term
         self._observed = ObservedLease({}, time.monotonic())
@@ -145,10 +147,10 @@ class LeaderElector:
         )
         _log.info("Released the lease", lease=self._lease.name)
 
-    async def _acquire_or_renew(self, timeout: float) -> Json | None:  # noqa: ASYNC109 for requests
+    async def _acquire_or_renew(self, api: Api, timeout: float) -> Json | None:  # noqa: ASYNC109
         """Return the Lease that this replica holds now, None if another one holds it."""
         try:
-            lease = await self._api.request("GET", self._lease.path, timeout=timeout)
+            lease = await api.request("GET", self._lease.path, timeout=timeout)
         except NotFound:
             lease = {
                 "apiVersion": LEASE.api_version,
@@ -156,16 +158,14 @@ class LeaderElector:
                 "metadata": {"name": self._lease.name, "namespace": self._lease.namespace},
                 "spec": claimed_spec({}, self.identity, self._lease.seconds),
             }
-            lease = await self._api.request(
-                "POST", self._lease.collection, body=lease, timeout=timeout
-            )
+            lease = await api.request("POST", self._lease.collection, body=lease, timeout=timeout)
         else:
             self._observed.update(lease.get("spec") or {}, time.monotonic())
             if self._observed.held_by_other(self.identity, time.monotonic()):
                 return None
             # With its resourceVersion, a concurrent write of another replica is a Conflict.
             lease["spec"] = claimed_spec(self._observed.spec, self.identity, self._lease.seconds)
-            lease = await self._api.request("PUT", self._lease.path, body=lease, timeout=timeout)
+            lease = await api.request("PUT", self._lease.path, body=lease, timeout=timeout)
         self._observed.update(lease["spec"], time.monotonic())
         return lease
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,16 +17,20 @@ from enum import Enum, auto
 import structlog
 
 from operator_runner.core.deduplication import Deduplicator
-from operator_runner.core.errors import ApiError, Conflict, Forbidden
+from operator_runner.core.errors import ApiError, ConfigError, Conflict, Forbidden
 from operator_runner.core.fencing import Epoch, LeaseTerm, LeaseTimes
 from operator_runner.core.model import GVK, Json
 from operator_runner.core.settings import LeaderElection
+from operator_runner.kube.api import Api
 
 LEASE = GVK("coordination.k8s.io", "v1", "Lease")
 RELEASE_TIMEOUT_SECONDS = 5.0
 """Timeout of each request that releases a Lease: the process is about to exit."""
 _RETRIES_PER_DEADLINE = 5
 """Renew deadline divided by retry period, as for client-go's defaults (10 s, 2 s)."""
+
+_RESPONSE_SECONDS = 60.0
+"""An event loop that is occupied for longer gives up the Lease: it may never go on."""
 
 _log = structlog.get_logger(__name__)
 
@@ -47,14 +52,18 @@ class LeaseKeeper:
         name: str,
         namespace: str,
         election: LeaderElection,
+        api: Api,
         *,
-        write: Callable[[float], Awaitable[Json | None]],
+        write: Callable[[Api, float], Awaitable[Json | None]],
         grant: str,
+        in_thread: bool,
     ) -> None:
         """Prepare to keep the Lease `name` for the durations of `election`.
 
         `write` acquires or renews the Lease within a number of seconds and returns it, None if
         another process holds it; it may raise ApiError. `grant` names the verbs that it needs.
+        `in_thread` renews in a thread, so that an occupied event loop does not lose the Lease;
+        `write` uses nothing of the event loop then but the Api that it gets.
         """
         self.name = name
         self.namespace = namespace
@@ -65,7 +74,7 @@ class LeaseKeeper:
         self._deadline = election.renew_deadline.total_seconds()
         self.retry_period = self._deadline / _RETRIES_PER_DEADLINE
         self.term = LeaseTerm(f"{namespace}/{name}", LeaseTimes(self.seconds, self._deadline))
-        self._write = write
+        self._api, self._write, self._in_thread = api, write, in_thread
         self._grant = f"{grant} leases.coordination.k8s.io in {namespace}"
         self._wake = asyncio.Event()
         self._lost = asyncio.Event()
@@ -78,9 +87,9 @@ class LeaseKeeper:
         Errors are logged: missing permissions can be granted.
         """
         self._lost.clear()
-        attempt = await self._try(self._deadline)
+        attempt = await self._try(self._api, self._deadline)
         if attempt is LeaseAttempt.HELD:
-            self._renewing = asyncio.create_task(self._renew(), name=f"renew lease {self.name}")
+            self._renewing = asyncio.create_task(self._keep(), name=f"renew lease {self.name}")
         return attempt
 
     def renew_soon(self) -> None:
@@ -103,35 +112,96 @@ class LeaseKeeper:
             await asyncio.wait([self._renewing])
             self._renewing = None
 
-    async def _renew(self) -> None:
-        """Renew until the renew deadline is exceeded or another process holds the Lease."""
+    async def _keep(self) -> None:
+        try:
+            if self._in_thread and await self._renew_in_thread():
+                return
+            await self._renew(self._api, self.term.now)
+        finally:
+            self.term.end()
+            self._lost.set()
+
+    async def _renew_in_thread(self) -> bool:
+        """Renew in a thread with an event loop and a connection of its own.
+
+        Return False if there can be none: no thread, or no credentials.
+        """
+        main, responded = asyncio.get_running_loop(), self.term.now()
+
+        def respond() -> None:
+            nonlocal responded
+            responded = self.term.now()
+
+        def last_response() -> float:
+            main.call_soon_threadsafe(respond)
+            return responded
+
+        async def renew() -> None:
+            connection = await self._api.connection.again()
+            try:
+                await self._renew(Api(connection), last_response)
+            finally:
+                await connection.close()
+
+        async def end() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*others, return_exceptions=True)
+
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="lease", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            loop.close()
+            _log.warning("Cannot renew the lease in a thread", lease=self.name, error=str(error))
+            return False
+        try:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(renew(), loop))
+        except (ConfigError, OSError) as error:
+            _log.warning("Cannot renew the lease in a thread", lease=self.name, error=str(error))
+            return False
+        finally:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(end(), loop))
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+        return True
+
+    async def _renew(self, api: Api, last_response: Callable[[], float]) -> None:
+        """Renew until the renew deadline is exceeded or another process holds the Lease.
+
+        `last_response` returns when the event loop of the operator last ran.
+        """
         reason = "it was not renewed within the renew deadline"
+        self._wake = asyncio.Event()
         try:
             while (left := self._left()) > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(self.retry_period, left)):
                         await self._wake.wait()
+                if self.term.now() - last_response() > _RESPONSE_SECONDS:
+                    reason = f"the operator did not respond for {_RESPONSE_SECONDS:g} s"
+                    break
                 left = self._left()
                 # A request that hangs gets at most half of it, so that another attempt is possible.
                 timeout = max(left / 2, min(left, self.retry_period))
-                if await self._try(timeout) is LeaseAttempt.HELD_BY_OTHER:
+                if await self._try(api, timeout) is LeaseAttempt.HELD_BY_OTHER:
                     reason = "another replica holds it, or it was deleted"
                     break
             _log.error("Lost the lease", lease=self.name, reason=reason)
         finally:
-            self.term.end()
-            self._lost.set()
+            self.term.end()  # at once, also if the event loop of the operator is occupied
 
     def _left(self) -> float:
         return self._deadline - self.term.age
 
-    async def _try(self, timeout: float) -> LeaseAttempt:  # noqa: ASYNC109 an outcome, not an error
+    async def _try(self, api: Api, timeout: float) -> LeaseAttempt:  # noqa: ASYNC109 an outcome
         # From before the request: other replicas count from when they observe its result.
         started = self.term.now()
         self._wake.clear()
         try:
             async with asyncio.timeout(timeout):
-                lease = await self._write(timeout)
+                lease = await self._write(api, timeout)
         except Conflict:
             return LeaseAttempt.FAILED  # another writer was faster; the next attempt reads it
         except (ApiError, TimeoutError) as error:

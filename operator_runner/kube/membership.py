@@ -41,8 +41,10 @@ class Membership:
             lease_of_member(election.lease_name, member),
             namespace,
             election,
+            api,
             write=self._create_or_renew,
             grant="get, list, watch, create, update and delete",
+            in_thread=False,  # the report is the state of the event loop
         )
         self.name = self._lease.name
         self.term = self._lease.term
@@ -105,7 +107,7 @@ class Membership:
         except ApiError as error:
             _log.warning("Cannot hand over the backoff of resources", error=str(error))
 
-    async def _create_or_renew(self, timeout: float) -> Json | None:  # noqa: ASYNC109 for requests
+    async def _create_or_renew(self, _: Api, timeout: float) -> Json | None:  # noqa: ASYNC109
         """Return the Lease, None if it was deleted or replaced. Raises ApiError."""
         if not self._renewed:
             with suppress(Conflict):  # an attempt without a response was carried out

@@ -40,8 +40,10 @@ ResponseCallback = Callable[[int | None, str, str], None]
 class Connection:
     """An open connection to one API server; create it with `connect`."""
 
-    def __init__(self, found: Credentials, user_agent: str) -> None:
-        """Open nothing yet; needs a running event loop."""
+    def __init__(
+        self, found: Credentials, user_agent: str, source: tuple[Path | None, str] = (None, "")
+    ) -> None:
+        """Open nothing yet; needs a running event loop. `source` is that of the credentials."""
         self.server = found.server
         self.namespace = found.namespace
         self.impersonated = tuple(
@@ -54,6 +56,7 @@ class Connection:
         self._origin = URL(found.server).origin()
         self._parts = urlsplit(found.server)
         self._user_agent = user_agent
+        self._source = source
         self._watchers: list[tuple[Callable[[str], None], Callable[[str, bool], None]]] = []
         self._live: dict[str, object] = {}
         self._counters: list[ResponseCallback] = []
@@ -141,6 +144,17 @@ class Connection:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
                 sock.shutdown(socket.SHUT_RDWR)
 
+    async def again(self) -> Connection:
+        """Open another connection to the server with its own credentials, for another event loop.
+
+        Its requests are reported to the callbacks of this one. Raises ConfigError.
+        """
+        kubeconfig, context = self._source
+        other = await connect(kubeconfig, user_agent=self._user_agent, context=context)
+        for counter in self._counters:
+            other.on_response(counter)
+        return other
+
     async def close(self) -> None:
         """Close the session and all connections; return when the sockets are closed."""
         await self.http.close()
@@ -214,7 +228,8 @@ async def connect(kubeconfig: Path | None, *, user_agent: str, context: str = ""
 
     Send nothing yet. Raises ConfigError with the file and a hint.
     """
-    return Connection(await credentials.load(kubeconfig, context), user_agent)
+    found = await credentials.load(kubeconfig, context)
+    return Connection(found, user_agent, (kubeconfig, context))
 
 
 def _request_class(found: Credentials) -> type[aiohttp.ClientRequest]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
+from operator_runner.kube import lease_keeper
 from operator_runner.kube.api import Api
 from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.session import Connection, connect
@@ -94,6 +96,49 @@ async def test_a_leader_renews_its_lease(
     assert not waiting.done()
     assert (await _lease(kubectl))["holderIdentity"] == first.identity
     await _cancel(waiting)
+
+
+def _occupy_event_loop(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+async def test_an_occupied_event_loop_keeps_the_lease(
+    connection: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """Nothing else runs for longer than the lease, which is renewed all the same."""
+    election = replace(
+        ELECTION, lease_duration=timedelta(seconds=14), renew_deadline=timedelta(seconds=13)
+    )
+    first = contender(connection, election)
+    await _soon(first.acquire())
+    fence = Fence(first.term)
+    acquired = datetime.fromisoformat((await _lease(kubectl))["acquireTime"])
+
+    _occupy_event_loop(16)
+
+    fence.check()
+    lease = kubectl.get("lease", "leader")
+    assert lease is not None
+    spec = lease["spec"]
+    assert datetime.fromisoformat(spec["renewTime"]) - acquired > election.renew_deadline / 2
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == (first.identity, 0)
+
+
+async def test_an_event_loop_that_never_goes_on_loses_the_lease(
+    connection: Connection, contender: Contender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its replica would lead without working; writes are refused as soon as it goes on."""
+    monkeypatch.setattr(lease_keeper, "_RESPONSE_SECONDS", 2.0)
+    first = contender(connection, LONG)
+    await _soon(first.acquire())
+    fence = Fence(first.term)
+
+    _occupy_event_loop(8)
+
+    assert await _is_refused(fence)
+    await _soon(first.lost())
 
 
 async def _is_refused(fence: Fence) -> bool:
