@@ -29,8 +29,8 @@ _CACHES = "k8srcp-*.json"
 _OWN_IN_HOME = {".ansible": frozenset({"tmp", "cp", "pc"})}
 """Directories of a home directory that each run has for itself, and entries that it makes there."""
 _VERSION = re.compile(r"[a-z0-9.-]{1,253}/[a-z0-9]{1,63}|v[0-9a-z]{1,62}")
-_MAX_VERSIONS = 64
-"""API versions that are discovered for all; runs discover further ones themselves."""
+_MAX_VERSIONS = 256
+"""API versions that runs may name, served or not; runs discover further ones themselves."""
 
 
 def server_dir(base: Path) -> Path:
@@ -64,6 +64,8 @@ class TempDirs:
         self._discovering: Path | None = None
         self._wanted: set[str] = set()
         """API versions that runs have discovered, such as apps/v1."""
+        self._unserved: set[str] = set()
+        """Those among them that the API server does not serve: a run can name anything."""
         self._shared: frozenset[str] = frozenset()
         """Those that were asked for when the shared caches were made."""
 
@@ -111,8 +113,14 @@ class TempDirs:
             return
         with open_directory(self.base) as base:
             with contextlib.suppress(FileNotFoundError), base.below(files.path.name) as own:
-                self._wanted |= set(_new_versions(own, files.caches))
+                self._want(_new_versions(own, files.caches))
             base.remove(files.path.name)
+
+    def _want(self, versions: Iterable[str]) -> None:
+        for version in versions:
+            known = len(self._wanted) + len(self._unserved)
+            if known < _MAX_VERSIONS and version not in self._unserved:
+                self._wanted.add(version)
 
     def remove_all(self, owner: Path) -> None:
         """Remove the directories of all runs of a resource. Raises OSError."""
@@ -125,7 +133,7 @@ class TempDirs:
 
         `end_discovery` has to be called when that has ended. Raises OSError.
         """
-        wanted = frozenset(sorted(self._wanted)[:_MAX_VERSIONS])
+        wanted = frozenset(self._wanted)
         if self._discovering is not None or not wanted or wanted == self._shared:
             return None
         directory = self.base / f"{_DISCOVERY}{secrets.token_hex(8)}"
@@ -141,6 +149,11 @@ class TempDirs:
             return
         self._discovering = None
         if done:
+            with open_directory(self.base) as base, base.below(directory.name) as own:
+                served = set(_new_versions(own, {}))
+            self._unserved |= self._wanted & self._shared - served
+            self._wanted -= self._unserved
+            self._shared &= served
             self._discovery, directory = directory, self._discovery or directory
         if directory != self._discovery:
             self._remove(directory)
@@ -149,6 +162,7 @@ class TempDirs:
         """Make the next runs discover again: the API server has changed what it serves."""
         old, self._discovery, self._discovering = self._discovery, None, None
         self._shared = frozenset()
+        self._unserved.clear()
         if old is not None:
             self._remove(old)
 

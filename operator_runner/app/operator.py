@@ -328,6 +328,7 @@ class Operator:
             fences=self._leadership.fences,
             claim=(lambda _: True) if sharding is None else sharding.claim,
             records=self._runs,
+            without_slot=self._queue.without_slot,
             run_environment=lambda run_id: {
                 **self._role_metrics,
                 **traces.run_environment(run_id),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -49,6 +50,8 @@ class _KeyState:
     scheduled: tuple[float, Cause] | None = None
     failures: int = 0
     processing: bool = False
+    has_slot: bool = False
+    """Whether it counts as a run."""
 
 
 class QueueState:
@@ -134,7 +137,15 @@ class QueueState:
         if key is None or (self._scheduler.run_count and is_memory_low()):
             return None
         self._scheduler.start(key)
+        self._entries[key].has_slot = True
         return self._start(key, now)
+
+    def free_slot(self, key: ObjectRef) -> None:
+        """Let another key run although this one is being processed until `done`, if it is."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.has_slot:
+            entry.has_slot = False
+            self._scheduler.finish(key)
 
     def get_again(self, key: ObjectRef, now: float) -> Item | None:
         """Return what was added for a key that is being processed; None if nothing was.
@@ -145,9 +156,9 @@ class QueueState:
 
     def done(self, key: ObjectRef) -> None:
         """Mark a key as processed; causes that were added meanwhile may start a run now."""
+        self.free_slot(key)
         entry = self._entries[key]
         entry.processing = False
-        self._scheduler.finish(key)
         if entry.causes:
             self._scheduler.add(key, entry.causes)
         self._discard_if_idle(key)
@@ -235,6 +246,7 @@ class WorkQueue:
         self._run_memory = concurrency.run_memory
         self._memory_low = False
         self._changed = asyncio.Event()
+        self._aside = asyncio.Lock()
         self._closed = False
         self._listeners: list[Callable[[ObjectRef, Cause], None]] = []
 
@@ -294,6 +306,17 @@ class WorkQueue:
         None if nothing was, or the queue is closed: the caller then calls `done`.
         """
         return None if self._closed else self._backlog.get_again(key, _now())
+
+    @asynccontextmanager
+    async def without_slot(self, key: ObjectRef) -> AsyncIterator[None]:
+        """Let others run while the caller, who processes `key`, does something that is no run.
+
+        One key at a time is inside.
+        """
+        self._backlog.free_slot(key)
+        self._changed.set()
+        async with self._aside:
+            yield
 
     def depth(self, gvk: GVK) -> int:
         """Return the number of queued keys of a kind."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -69,5 +69,7 @@ class Dependencies:
     claim: Callable[[str], bool] = lambda _: True
     """Return whether the current task may reconcile the resource with this uid."""
     records: RunRecords = field(default_factory=NoRunRecords)
+    without_slot: Callable[[ObjectRef], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
+    """Entered with a resource for what is no run: other resources may run meanwhile."""
     run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Called with the id of each run that starts; return further variables of its processes."""

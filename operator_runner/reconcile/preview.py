@@ -90,7 +90,7 @@ class Previewer:
         except RunError as error:
             return Preview(ref, failure=str(error))
         run_id = secrets.token_hex(8)
-        tasks = UnpreviewedTasks(run_id)
+        tasks = UnpreviewedTasks()
         with self._access.dry_run(body, watch, run_id, of_finalizer=cleanup) as (text, result):
             request = RunRequest(
                 run_id=run_id,

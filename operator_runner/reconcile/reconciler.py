@@ -166,8 +166,11 @@ class Reconciler:
                 case AddMetadata() | Run() | RunDeselection() if fault := failure_reason(body):
                     self._unapplied.add(ref)
                     context = RunContext(ref, body, causes, datetime.now(UTC))
-                    await self._reporter.error(context, fault)
-                    await acknowledge_request(self._deps.cluster, ref, body, Failed(message=fault))
+                    # Each request takes the API server seconds; other tenants need the slot.
+                    async with self._deps.without_slot(ref):
+                        await self._reporter.error(context, fault)
+                        answer = Failed(message=fault)
+                        await acknowledge_request(self._deps.cluster, ref, body, answer)
                     return NoRun(fault, failed=True)
                 case Run(cleanup=False) if policy := self._drift_policy(ref, body, causes):
                     return await self._handle_drift(ref, body, causes, policy)

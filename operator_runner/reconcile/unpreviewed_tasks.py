@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ _SKIPPED = frozenset({"runner_on_skipped", "runner_item_on_skipped"})
 _COMPLETE = Trait.PREVIEWED | Trait.REQUEUES
 """Modules whose effects are previewed, or have none on the cluster."""
 _WRITES_FILE = Trait.WRITES_FILE | Trait.MAKES_TEMPORARY_FILE
+_RUN_DIR = re.compile(r"/\.run-[0-9a-f]{16}/")
+"""In paths of files in the run's own directory, which `ansible/temp_dirs.py` makes."""
 _REASONS = ("check mode", '"censored"')
 """In the output of a skipped task: check mode, or a reason that no_log hides."""
 
@@ -21,9 +24,8 @@ _REASONS = ("check mode", '"censored"')
 class UnpreviewedTasks:
     """Collects such tasks: call it with each event of a play."""
 
-    def __init__(self, run_id: str) -> None:
-        """`run_id` is part of the path of the directory that the run may write to."""
-        self._run_id = run_id
+    def __init__(self) -> None:
+        """Start without any."""
         self.tasks: dict[str, None] = {}
 
     def __call__(self, event: RunEvent) -> None:
@@ -44,7 +46,7 @@ class UnpreviewedTasks:
         if not isinstance(result, dict) or result.get("changed") is not True:
             return False
         if has_trait(action, _WRITES_FILE):
-            return self._run_id not in str(result.get("dest") or result.get("path") or "")
+            return not _RUN_DIR.search(str(result.get("dest") or result.get("path") or ""))
         if has_trait(action, Trait.RUNS_COMMAND):
             return not result.get("start")  # it is run if its task has `check_mode: false`
         return not has_trait(action, Trait.PLAY)

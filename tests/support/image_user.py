@@ -63,8 +63,10 @@ def _enter_image() -> None:
     """Change mounts and user of this process."""
     call("unshare", _CLONE_NEWNS)
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
-    for path in (Path(sys.executable).resolve(), Path(sys.prefix), _CHECKOUT):
+    needed = (Path(sys.executable).resolve(), Path(sys.prefix), _CHECKOUT)
+    for path in needed:
         _open_parents(path)
+    hidden = {path: os.open(path, os.O_PATH) for path in needed if path.is_relative_to("/tmp")}
     for path, mode, owner in (
         (Path("/tmp"), 0o1777, 0),
         (HOME, 0o775, UID),
@@ -75,6 +77,10 @@ def _enter_image() -> None:
             _replace_with_tmpfs(existing)
             path.mkdir(parents=True)
         _mount("tmpfs", str(path), "tmpfs", 0, f"mode={mode:o},uid={owner},gid=0")
+    for path, descriptor in hidden.items():
+        path.mkdir(parents=True, exist_ok=True)
+        _mount(f"/proc/self/fd/{descriptor}", str(path), None, _MS_BIND | _MS_REC)
+        os.close(descriptor)
     os.setgroups([])
     for capability in range(64):
         try:

@@ -51,6 +51,8 @@ class Relay:
             await self._relay(reader, writer)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._moving.is_set():
+            self._held.set()
         await self._moving.wait()
         far_reader, far_writer = await asyncio.open_connection(*self._target)
         try:

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from ansible.errors import AnsibleError
 from ansible.plugins import loader as loaders
 from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
-from ansible.utils.collection_loader._collection_finder import _get_collection_path
 from ansible.utils.plugin_docs import get_docstring
 from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
@@ -55,9 +55,10 @@ def add_directory(folder: Path) -> None:
 def location(collection: str) -> Path | None:
     """Return the directory of a collection that is installed, None if it is not."""
     try:
-        return Path(str(_get_collection_path(collection)))
-    except ValueError:
+        package = import_module(f"ansible_collections.{collection}")
+    except ImportError:
         return None
+    return next(map(Path, package.__path__), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ def run(
 
 
 CACHE: Json = {"resources": {"apis": {"apps": {"v1": {"resources": {"Deployment": []}}}}}}
+DISCOVERED = {"resources": {"": {"": {"v1": {"resources": {"Pod": []}}}}, **CACHE["resources"]}}
 
 
 def discover(rundirs: RunDirs, *, done: bool = True) -> list[str]:
@@ -70,16 +71,16 @@ def discover(rundirs: RunDirs, *, done: bool = True) -> list[str]:
     task = rundirs.temp_dirs.begin_discovery()
     if task is None:
         return []
-    (Path(task["directory"]) / "k8srcp-1.json").write_text("discovered")
+    (Path(task["directory"]) / "k8srcp-1.json").write_text(json.dumps(DISCOVERED))
     rundirs.temp_dirs.end_discovery(task, done=done)
     return list(task["versions"])
 
 
-def shared(rundirs: RunDirs, run_id: str) -> list[str]:
+def shared(rundirs: RunDirs, run_id: str) -> list[Json]:
     """Return the caches that a run gets."""
     with rundirs.open(REF) as rundir:
         rundir.prepare(request(run_id), AnsibleSettings())
-        return [path.read_text() for path in rundir.temp_dir(run_id).glob("k8srcp-*")]
+        return [json.loads(path.read_text()) for path in rundir.temp_dir(run_id).glob("k8srcp-*")]
 
 
 def test_the_temporary_directory_is_deleted_with_the_run(rundirs: RunDirs) -> None:
@@ -97,8 +98,28 @@ def test_runs_share_a_discovery_that_none_of_them_has_written(rundirs: RunDirs) 
     }
     run(rundirs, "one", cache=json.dumps(cache))
     assert discover(rundirs) == ["apps/v1", "v1"]
-    assert shared(rundirs, "two") == ["discovered"]
+    assert shared(rundirs, "two") == [DISCOVERED]
     assert discover(rundirs) == []
+
+
+def test_versions_that_are_not_served_are_not_discovered_again(rundirs: RunDirs) -> None:
+    """A run may name as many as it likes: they hide no other, and cost one discovery."""
+    forged = {f"a{number}.example.com": {"v1": {"resources": [1]}} for number in range(100)}
+    run(rundirs, "one", cache=json.dumps({"resources": {"apis": forged}}))
+    assert len(discover(rundirs)) == 100
+    run(rundirs, "two", cache=json.dumps(CACHE))
+    assert discover(rundirs) == ["apps/v1"]
+    run(rundirs, "three", cache=json.dumps({"resources": {"apis": forged}}))
+    assert discover(rundirs) == []
+
+    for start in range(100, 1000, 100):
+        names = [f"a{number}.example.com" for number in range(start, start + 100)]
+        forged = {name: {"v1": {"resources": [1]}} for name in names}
+        run(rundirs, f"more-{start}", cache=json.dumps({"resources": {"apis": forged}}))
+        discover(rundirs)
+    assert discover(rundirs) == []
+    rundirs.forget_discovery()
+    assert discover(rundirs) == ["apps/v1"]
 
 
 @pytest.mark.parametrize("cache", ["{", "[]", '{"resources": 1}', '{"resources": {"a": [1]}}'])
@@ -117,7 +138,7 @@ def test_an_outdated_discovery_is_not_shared(rundirs: RunDirs) -> None:
     rundirs.temp_dirs.end_discovery(task, done=True)
     assert shared(rundirs, "two") == []
     assert discover(rundirs) == ["apps/v1"]
-    assert shared(rundirs, "three") == ["discovered"]
+    assert shared(rundirs, "three") == [DISCOVERED]
     rundirs.forget_discovery()
     assert shared(rundirs, "four") == []
     assert discover(rundirs, done=False) == ["apps/v1"]

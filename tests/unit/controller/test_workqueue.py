@@ -54,6 +54,22 @@ def test_a_key_is_never_worked_on_twice_at_once() -> None:
     assert names(queue, 3, 2) == ["a", None]
 
 
+def test_a_key_without_a_slot_lets_others_run_and_is_still_worked_on_once() -> None:
+    """What is no run takes no place from runs; its end gives none back a second time."""
+    queue = QueueState(Concurrency(1, 1), BackoffSettings())
+    for name in ("a", "b", "c"):
+        queue.add(key(name), SPEC, 0)
+    assert names(queue, 0, 2) == ["a", None]
+    queue.free_slot(key("a"))
+    queue.add(key("a"), SPEC, 1)
+    assert names(queue, 1, 2) == ["b", None]
+    queue.done(key("a"))
+    assert names(queue, 2, 1) == [None]
+    queue.done(key("b"))
+    assert names(queue, 3, 2) == ["c", None]
+    queue.free_slot(key("unknown"))
+
+
 def test_backoff_doubles_from_5_ms_to_1000_s_and_is_reset() -> None:
     """Each failure doubles the delay up to the limit; a success resets it."""
     queue = backlog()

@@ -29,7 +29,7 @@ _BY_WHEN = 'skipping: [localhost] => {"skip_reason": "Conditional result was Fal
         (
             "runner_on_ok",
             "ansible.builtin.copy",
-            {"changed": True, "dest": "/t/run-1/a"},
+            {"changed": True, "dest": "/work/.run-0123456789abcdef/a"},
             "",
             False,
         ),
@@ -41,7 +41,7 @@ def test_tasks_of_check_mode_are_named(
     kind: str, action: str, result: Any, stdout: str, named: bool
 ) -> None:
     """With module and place; not those of a condition, and not those that were run."""
-    tasks = UnpreviewedTasks("run-1")
+    tasks = UnpreviewedTasks()
     data = {"task": "Do it", "task_action": action, "task_path": "main.yml:3", "res": result}
     tasks(RunEvent(kind, data, stdout))
     assert list(tasks.tasks) == ([f"task Do it ({action}), main.yml:3"] if named else [])

@@ -44,13 +44,16 @@ RELEASES = """
 - name: Install by the command
   ansible.builtin.command:
     cmd: helm upgrade --install by-command {{ role_path }}/files/chart --set word=second
+  check_mode: false
 
 - name: Upgrade what was installed before
   ansible.builtin.command: helm upgrade deployed {{ role_path }}/files/chart --set word=new
+  check_mode: false
 
 - name: Read the release
   ansible.builtin.command: helm get values by-command --output=json
   register: values
+  check_mode: false
 
 - name: Run a script
   ansible.builtin.command: python {{ role_path }}/files/script.py
