@@ -24,7 +24,7 @@ _COMMANDS: Mapping[str, str] = {
     "diff": "operator_runner.tools.diff.command:diff",
     "get": "operator_runner.tools.resources.get:get",
     "init": "operator_runner.tools.scaffold.commands:init",
-    "migrate-storage": "operator_runner.tools.storage_migration.command:migrate_storage",
+    "migrate-storage": "operator_runner.tools.storage_migration:migrate_storage",
     "operatorhub": "operator_runner.tools.bundle.command:operatorhub",
     "rbac": "operator_runner.tools.rbac.command:rbac",
     "reconcile": "operator_runner.tools.resources.reconcile:reconcile",
@@ -43,7 +43,7 @@ _COMMANDS: Mapping[str, str] = {
 """Module and attribute of each command, by its name."""
 _NOT_IN_IMAGE = ("operator_runner.devcluster", "rich")
 """Packages that the Dockerfile leaves out of the operator's image."""
-_NEED_THEM = {"bundle", "bundle-validate", "catalog", "cluster", "migrate-storage", "operatorhub"}
+_NEED_THEM = {"bundle", "bundle-validate", "catalog", "cluster", "operatorhub"}
 """Commands that import these packages."""
 
 

@@ -275,7 +275,7 @@ def test_missing_commands_of_the_image_print_a_hint() -> None:
         for line in help_of("--help").stdout.partition("Commands:\n")[2].splitlines()
     ]
     assert {"run", "why", "validate", "undeploy"} <= set(listed)
-    assert not {"cluster", "bundle", "migrate-storage"} & set(listed)
+    assert not {"cluster", "bundle"} & set(listed)
     assert help_of("schema").returncode == 0
     failed = help_of("cluster", "up", "--name=x")
     assert failed.returncode == 1

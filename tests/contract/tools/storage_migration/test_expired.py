@@ -6,8 +6,7 @@ import pytest
 from aiohttp import web
 
 from operator_runner.kube.api import Api
-from operator_runner.tools.storage_migration.objects import ObjectPage, StoredObjects
-from operator_runner.tools.storage_migration.target import MigrationTarget
+from operator_runner.tools.storage_migration import MigrationTarget, ObjectPage, StoredObjects
 from tests.contract.kube.scripted import ScriptedServer, status
 
 _TARGET = MigrationTarget(

@@ -1,4 +1,4 @@
-"""Targets of a migration from a CRD, and valid checkpoints."""
+"""Targets of a migration from a CRD."""
 
 from __future__ import annotations
 
@@ -6,23 +6,15 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
-from operator_runner.tools.storage_migration.target import (
-    ANNOTATION,
-    Checkpoint,
-    MigrationTarget,
-    read_checkpoint,
-)
+from operator_runner.tools.storage_migration import MigrationTarget
 
 
-def crd(
-    *, stored: tuple[str, ...] = ("v1", "v2"), checkpoint: str = "", served: bool = True
-) -> Json:
+def crd(*, stored: tuple[str, ...] = ("v1", "v2"), served: bool = True) -> Json:
     return {
         "metadata": {
             "name": "webs.example.com",
             "uid": "u1",
             "generation": 3,
-            "annotations": {ANNOTATION: checkpoint} if checkpoint else {},
         },
         "spec": {
             "group": "example.com",
@@ -63,14 +55,3 @@ def test_a_storage_version_that_is_not_served_is_refused() -> None:
     """The error names the CRD, the version and the field."""
     with pytest.raises(ConfigError, match=r"webs\.example\.com.*v2 is not served.*served: true"):
         MigrationTarget.of(crd(served=False))
-
-
-def test_a_checkpoint_is_valid_for_one_state_of_the_crd() -> None:
-    """Another generation, another uid or an invalid checkpoint restarts the migration."""
-    target = MigrationTarget.of(crd())
-    kept = Checkpoint("u1", 3, "token", 250)
-    assert read_checkpoint(crd(checkpoint=kept.text()), target) == kept
-    for other in (Checkpoint("u2", 3, "token", 250), Checkpoint("u1", 2, "token", 250)):
-        assert read_checkpoint(crd(checkpoint=other.text()), target) is None
-    for text in ("", "nonsense", "[]", "{}", '{"uid": "u1", "more": 1}'):
-        assert read_checkpoint(crd(checkpoint=text), target) is None
