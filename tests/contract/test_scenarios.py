@@ -48,6 +48,7 @@ def _play_of(tasks: Path, folder: Path) -> Path:
     return play
 
 
+@pytest.mark.slow
 def test_a_cluster_with_the_kind_is_refused(
     kubectl: Kubectl, control_plane: Path, tmp_path: Path
 ) -> None:

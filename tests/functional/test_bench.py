@@ -23,7 +23,7 @@ from bench.memory import measure_memory
 from bench.resources import create_and_wait, names
 
 
-@pytest.mark.parametrize("kind", [NGINX, LONG])
+@pytest.mark.parametrize("kind", [NGINX, pytest.param(LONG, marks=pytest.mark.slow)])
 def test_an_edit_is_one_reconcile(bench_environment: BenchEnvironment, kind: Kind) -> None:
     """It takes time and CPU time, and so does a run that changes nothing."""
     with bench_environment.site(Setup(kind)) as site:
@@ -34,6 +34,7 @@ def test_an_edit_is_one_reconcile(bench_environment: BenchEnvironment, kind: Kin
     assert all(min(cost.wall, cost.cpu) > 0 for cost in costs)
 
 
+@pytest.mark.slow
 def test_both_roles_fit_into_one_operator(bench_environment: BenchEnvironment) -> None:
     """ansible-operator is compared with both of them in one process."""
     with bench_environment.site(Setup(NGINX, more=(LONG,))) as site:
@@ -52,12 +53,14 @@ def test_applications_get_their_four_objects(bench_environment: BenchEnvironment
             assert found - {"default"} == names(3)
 
 
+@pytest.mark.slow
 def test_status_churn_is_coalesced(bench_environment: BenchEnvironment) -> None:
     """Never more runs than changes of the field, and one without wakeOn."""
     rows = list(churn(bench_environment, 10))
     assert [row.value <= (row.goal.limit or 0) for row in rows] == [True, True]
 
 
+@pytest.mark.slow
 def test_the_time_of_a_run_is_broken_down(bench_environment: BenchEnvironment) -> None:
     """Every task and request of the role has its line."""
     lines = {name.strip() for name, _ in measure_breakdown(bench_environment, 1).table}
@@ -65,6 +68,7 @@ def test_the_time_of_a_run_is_broken_down(bench_environment: BenchEnvironment) -
     assert {"Write the ConfigMap", "PATCH configmaps"} <= lines
 
 
+@pytest.mark.slow
 def test_the_memory_of_runs_is_measured(bench_environment: BenchEnvironment) -> None:
     """That of an operator, and of each of its runs while they are inside a task."""
     assert all(row.value > 0 for row in measure_memory(bench_environment))

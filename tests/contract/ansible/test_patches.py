@@ -29,6 +29,8 @@ from tests.contract.ansible.launchers.records import Record, differences
 
 SETTINGS = AnsibleSettings(skip_facts=True)
 SWITCHABLE = switchable_names()
+SHORT = frozenset([*SWITCHABLE][::4])
+"""Patches that `make test` leaves out, one run each; `make slow` leaves out each."""
 _CALLED = "ansible.module_utils._internal._traceback._is_module_traceback_enabled"
 TASKS = """
 - name: Constant facts
@@ -112,7 +114,10 @@ def place(tmp_path_factory: pytest.TempPathFactory, control_plane: Path) -> Plac
 _with_all: dict[Place, Record] = {}
 
 
-@pytest.mark.parametrize("name", SWITCHABLE)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=() if each in SHORT else pytest.mark.slow) for each in SWITCHABLE],
+)
 async def test_a_run_without_a_patch_gives_the_same(place: Place, name: str) -> None:
     """Each patch saves time and changes nothing else, alone and for those that require it."""
     if place not in _with_all:

@@ -13,6 +13,8 @@ import pytest
 from operator_runner.testing import Reconcile
 from tests.support import examples
 
+SHORT = ("routes", "tstest")
+"""Examples whose own tests `make test` runs; `make slow` runs all."""
 PYTEST = Path(sys.executable).parent / "pytest"
 CONFTEST = 'pytest_plugins = ["operator_runner.testing"]\n'
 TEST = """\
@@ -41,7 +43,13 @@ def run_pytest(project: Path, kubeconfig: Path) -> subprocess.CompletedProcess[s
     )
 
 
-@pytest.mark.parametrize("name", [path.parent.name for path in examples.FOLDER.glob("*/tests")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.parent.name, marks=() if path.parent.name in SHORT else pytest.mark.slow)
+        for path in examples.FOLDER.glob("*/tests")
+    ],
+)
 def test_the_tests_of_an_example_pass(name: str, control_plane: Path) -> None:
     """They run on a control plane."""
     done = run_pytest(examples.FOLDER / name, control_plane)

@@ -109,6 +109,7 @@ def test_a_namespace_of_others_is_refused(case: Case) -> None:
     assert case.kubectl.get("crd", case.crd) is None
 
 
+@pytest.mark.slow
 def test_cluster_scoped_objects_of_others_are_refused(case: Case) -> None:
     """A ClusterRole with the name of the operator's is neither overwritten nor deleted."""
     role = "osdk-metrics-reader"
@@ -123,6 +124,7 @@ def test_cluster_scoped_objects_of_others_are_refused(case: Case) -> None:
         case.kubectl("delete", "clusterrole", role)
 
 
+@pytest.mark.slow
 def test_a_crd_of_others_without_the_version_is_refused(case: Case) -> None:
     """The message names the versions and `make install`, which updates the CRD."""
     case.install()
@@ -134,6 +136,7 @@ def test_a_crd_of_others_without_the_version_is_refused(case: Case) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_resources_of_a_cluster_scoped_kind_are_refused(case: Case) -> None:
     """The test's operator would reconcile them, since no namespace separates them."""
     file = case.molecule.project / "config/crd/bases" / f"{case.group}_memcacheds.yaml"
