@@ -1,10 +1,13 @@
-"""Truncate long texts; the result has their first part and their length. Pure."""
+"""Shorten long texts: the result has their first and last part, and how much is missing. Pure.
+
+The cause of an error often comes first, and its cure last.
+"""
 
 from __future__ import annotations
 
 import re
 
-_MARK = re.compile(r" \[cut: the first \d+ of (\d+) characters\]\Z")
+_MARK = re.compile(r" \[cut: \d{1,12} of (\d{1,12}) characters\] ")
 _MARK_BYTES = 64
 
 
@@ -18,8 +21,9 @@ def truncated(text: str, limit: int) -> str:
         return text
     mark = _MARK.search(text)
     total = int(mark[1]) if mark else len(text)
-    whole = text[: mark.start()] if mark else text
-    # A character has a byte at least, so that no more of a long text has to be encoded.
+    first, last = (text[: mark.start()], text[mark.end() :]) if mark else (text, text)
     room = limit - _MARK_BYTES
-    kept = whole[:room].encode(errors="replace")[:room].decode(errors="ignore")
-    return f"{kept} [cut: the first {len(kept)} of {total} characters]"
+    # A character has a byte at least, so that no more of a long text has to be encoded.
+    first = first[:room].encode(errors="replace")[: room * 2 // 3].decode(errors="ignore")
+    last = last[-room:].encode(errors="replace")[-(room // 3) :].decode(errors="ignore")
+    return f"{first} [cut: {total - len(first) - len(last)} of {total} characters] {last}"

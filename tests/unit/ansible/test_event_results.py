@@ -61,7 +61,7 @@ def test_output_of_many_megabytes_is_cut() -> None:
     cut = bounded({**event, "stdout": printed * 30}, 1000)
     assert len(cut["stdout"].encode()) <= 4 * 1024**2
     assert cut["stdout"].startswith("ok: [localhost] => xxx")
-    assert cut["stdout"].endswith(f" of {len(printed) * 30} characters]")
+    assert f" of {len(printed) * 30} characters]" in cut["stdout"]
 
 
 def test_data_of_set_stats_is_cut_and_counts_are_kept() -> None:

@@ -180,7 +180,7 @@ def test_a_terminal_shows_the_output_of_debug(result: dict[str, Any], shown: lis
     ("result", "shown"),
     [
         ({"stderr": "usage: tool\ntool: no such host\n", "rc": 1}, "tool: no such host"),
-        ({"stderr": "x" * 1000}, f"{'x' * 236} [cut: the first 236 of 1000 characters]"),
+        ({"stderr": "x" * 1000}, f"{'x' * 157} [cut: 765 of 1000 characters] {'x' * 78}"),
         ({"stderr": "secret", "censored": "the output has been hidden"}, None),
         ({"stderr": "secret", "_ansible_no_log": True}, None),
         ({"stderr": " \n"}, None),

@@ -64,7 +64,7 @@ module.exit_json(length=len(module.params['text']))
     record = both(Project(tasks, modules))
     assert record.result("Length")["msg"] == "5000000"
     # Events are small; cut values are marked.
-    assert record.result("Huge")["text"].endswith("[cut: the first 65472 of 5000000 characters]")
+    assert record.result("Huge")["text"].count(" of 5000000 characters] ") == 1
     assert len(record.result("Large")["text"]) == 600_000
     assert record.result("Unicode")["schlüssel"] == ["ä"]
     assert record.result("Not templated")["msg"] == "{{ 1 + 1 }} {% raw %}"
