@@ -108,7 +108,13 @@ def wait_for_text(kubectl: Kubectl, operator: Operator, name: str, text: str) ->
     eventually(is_reconciled, seconds=SECONDS, details=operator.log)
 
 
-@pytest.mark.parametrize("with_runs", [False, True], ids=["operator", "operator and runs"])
+@pytest.mark.parametrize(
+    "with_runs",
+    [
+        pytest.param(False, id="operator"),
+        pytest.param(True, id="operator and runs", marks=pytest.mark.slow),
+    ],
+)
 def test_a_frozen_leader_writes_nothing_after_a_takeover(
     replica: Callable[[str], Operator],
     kubectl: Kubectl,

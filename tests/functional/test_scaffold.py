@@ -49,6 +49,7 @@ def molecule(
     return Molecule(project, kubectl, control_plane_cluster.kubeconfig, tmp_path / "molecule")
 
 
+@pytest.mark.slow
 def test_the_scenario_passes_with_an_operator_that_runs(
     molecule: Molecule,
     kubectl: Kubectl,
