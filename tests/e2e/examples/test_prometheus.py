@@ -218,7 +218,11 @@ def test_edited_objects_are_restored_unless_paused(world: World) -> None:
 
     def counts() -> dict[str, Any]:
         status = (kubectl.get(KIND, "main") or {})["status"]
-        return {key: value for key, value in status.items() if key != "conditions"}
+        return {
+            key: value
+            for key, value in status.items()
+            if key not in {"conditions", "observedGeneration"}
+        }
 
     settled = {
         "paused": False, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1,
