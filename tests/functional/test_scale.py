@@ -29,6 +29,7 @@ def test_many_resources_are_taken_over(session: Session) -> None:
     assert found.takeover > 0
 
 
+@pytest.mark.slow
 def test_each_fault_leaves_one_writer_and_every_edit_is_reconciled(session: Session) -> None:
     """Scaled 1 to 3 to 1; killed, ended, frozen, cut off and restarted in turn in between."""
     found = session.faults()

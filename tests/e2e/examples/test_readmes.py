@@ -13,6 +13,9 @@ from tests.support.author_shell import author_shell
 from tests.support.doc_commands import steps
 from tests.support.kubectl import Kubectl
 
+SHORT = ("eru", "scheduler", "webapp")
+"""Examples whose pages `make test` follows; `make slow` follows all."""
+
 
 @pytest.fixture
 def project(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
@@ -24,7 +27,14 @@ def project(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) ->
         examples.remove_crds(Kubectl(cluster.bin / "kubectl", "default"), project)
 
 
-@pytest.mark.parametrize("project", examples.NAMES, indirect=True)
+@pytest.mark.parametrize(
+    "project",
+    [
+        pytest.param(name, marks=() if name in SHORT else pytest.mark.slow)
+        for name in examples.NAMES
+    ],
+    indirect=True,
+)
 def test_the_commands_of_the_readme_work(project: Path, cluster: Cluster, tmp_path: Path) -> None:
     """Each command has the output of the page."""
     page = steps((project / "README.md").read_text())
