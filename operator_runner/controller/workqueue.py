@@ -309,7 +309,7 @@ class WorkQueue:
 
     @asynccontextmanager
     async def without_slot(self, key: ObjectRef) -> AsyncIterator[None]:
-        """Let others run while the caller, who processes `key`, does something that is no run.
+        """Let others run while the caller, who processes `key`, only reports on it.
 
         One key at a time is inside.
         """

@@ -138,6 +138,7 @@ class LeaseKeeper:
 
         async def renew() -> None:
             connection = await self._api.connection.again()
+            self._wake = asyncio.Event()  # of this event loop
             try:
                 await self._renew(Api(connection), last_response)
             finally:
@@ -173,7 +174,6 @@ class LeaseKeeper:
         `last_response` returns when the event loop of the operator last ran.
         """
         reason = "it was not renewed within the renew deadline"
-        self._wake = asyncio.Event()
         try:
             while (left := self._left()) > 0:
                 with suppress(TimeoutError):

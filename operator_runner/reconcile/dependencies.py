@@ -70,6 +70,6 @@ class Dependencies:
     """Return whether the current task may reconcile the resource with this uid."""
     records: RunRecords = field(default_factory=NoRunRecords)
     without_slot: Callable[[ObjectRef], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
-    """Entered with a resource for what is no run: other resources may run meanwhile."""
+    """Entered with a resource on which is only reported: other resources may run meanwhile."""
     run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Called with the id of each run that starts; return further variables of its processes."""

@@ -18,6 +18,8 @@ _log = structlog.get_logger(__name__)
 ATTEMPTS = 5
 GENERATION = "observedGeneration"
 GENERATION_YAML = f"`{GENERATION}: {{type: integer, format: int64}}` to the properties"
+GENERATION_PLACES = _OF_STATUS, _OF_CONDITIONS = "status", "status.conditions.items"
+"""Schemas in a CRD that need the generation."""
 
 ConditionsUpdate: TypeAlias = Callable[[Sequence[Json]], list[Json]]
 """Maps the conditions of a resource to those that it should have."""
@@ -114,9 +116,6 @@ class StatusWriter:
             )
 
 
-_OF_STATUS, _OF_CONDITIONS = "status", "status.conditions.items"
-
-
 def _generation_places(status: Json) -> frozenset[str]:
     """Return the schemas of the CRD that need the generation which a status has."""
     places = {_OF_STATUS} if status.get(GENERATION) is not None else set()
@@ -146,7 +145,7 @@ def _with_reasons(status: Json) -> Json:
 
 def _without_any_generation(status: Json) -> Json:
     """Return a status for a schema in which observedGeneration is not an integer."""
-    return _without_generations(_with_reasons(status), (_OF_STATUS, _OF_CONDITIONS))
+    return _without_generations(_with_reasons(status), GENERATION_PLACES)
 
 
 _FORMS: tuple[Callable[[Json], Json], ...] = (dict, _with_reasons, _without_any_generation)

@@ -42,6 +42,7 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PAGE = 100
 _CONCURRENCY = 8
 """Concurrent writes: enough to hide the latency of a conversion webhook."""
+_MAX_ATTEMPTS = 5
 _MAX_FAILURES = 20
 """Failures that are listed: while a webhook is down, all have the same message."""
 _LINE_INTERVAL_SECONDS = 5.0
@@ -306,7 +307,7 @@ async def _migrate_crd(api: Api, name: str, *, dry_run: bool) -> bool:
         hint = f"status.storedVersions stays {stored}: repair these objects, then run again"
         click.echo(f"{name}: {hint}")
         return False
-    await with_retries(partial(_finish, api, target))
+    await _finish(api, target)
     click.echo(f"{name}: all objects are stored in {target.storage}")
     return True
 
@@ -349,7 +350,8 @@ async def _crd(api: Api, name: str) -> Json:
 
 async def _finish(api: Api, target: MigrationTarget) -> None:
     """Set status.storedVersions to the storage version. Raises ConfigError after an edit."""
-    while True:
+    path = f"{_CRDS}/{target.name}/status"
+    for _ in range(_MAX_ATTEMPTS):
         crd = await _crd(api, target.name)
         now = MigrationTarget.of(crd)
         if (now.uid, now.generation) != (target.uid, target.generation):
@@ -362,9 +364,13 @@ async def _finish(api: Api, target: MigrationTarget) -> None:
             "metadata": {"resourceVersion": crd["metadata"]["resourceVersion"]},
             "status": {"storedVersions": [target.storage]},
         }
-        path = f"{_CRDS}/{target.name}/status"
+        patch = partial(api.request, "PATCH", path, body=body, content_type=MERGE_PATCH)
         try:
-            await api.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            await with_retries(patch)
         except Conflict:
             continue
         return
+    raise ConfigError(
+        f"{target.name}: status.storedVersions could not be written because of conflicts; find "
+        "the other writer with `kubectl get crd --show-managed-fields --output=yaml`"
+    )

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator_runner.core.model import GVK, Json, Watch
 from operator_runner.core.timetable import LAST_FIELD
 from operator_runner.kube.missing_kinds import explain_missing
-from operator_runner.reconcile.status import GENERATION, GENERATION_YAML
+from operator_runner.reconcile.status import GENERATION, GENERATION_PLACES, GENERATION_YAML
 from operator_runner.tools.validate.values import listed, mapping
 
 _OPEN = "x-kubernetes-preserve-unknown-fields"
-_PLACES = ("status", "status.conditions.items")
 
 
 def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tuple[GVK, str]]:
@@ -38,7 +37,9 @@ def incomplete(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tu
         has_status = "status" in mapping(schema.get("properties"))
         if not (watch.manage_status and has_status):
             continue
-        places = [each for each in _PLACES if not _keeps(schema, *each.split("."), GENERATION)]
+        places = [
+            each for each in GENERATION_PLACES if not _keeps(schema, *each.split("."), GENERATION)
+        ]
         if places:
             what = f"{GENERATION}, without which `kubectl wait` returns before an edit is applied"
             yield watch.gvk, _text(watch, what, f"{GENERATION_YAML} of {' and '.join(places)}")

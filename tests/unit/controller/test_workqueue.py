@@ -55,7 +55,7 @@ def test_a_key_is_never_worked_on_twice_at_once() -> None:
 
 
 def test_a_key_without_a_slot_lets_others_run_and_is_still_worked_on_once() -> None:
-    """What is no run takes no place from runs; its end gives none back a second time."""
+    """A report takes no place from runs; its end gives none back a second time."""
     queue = QueueState(Concurrency(1, 1), BackoffSettings())
     for name in ("a", "b", "c"):
         queue.add(key(name), SPEC, 0)

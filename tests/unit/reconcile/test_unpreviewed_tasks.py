@@ -29,7 +29,7 @@ _BY_WHEN = 'skipping: [localhost] => {"skip_reason": "Conditional result was Fal
         (
             "runner_on_ok",
             "ansible.builtin.copy",
-            {"changed": True, "dest": "/work/.run-0123456789abcdef/a"},
+            {"changed": True, "dest": "/var/lib/operator-runner/.run-0123456789abcdef/a"},
             "",
             False,
         ),
