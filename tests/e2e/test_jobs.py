@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from operator_runner.core.slot_assignment import Assignment, decode_assignment
+from operator_runner.core.slot_assignment import Assignment, decode_assignment, slot_of
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.shard_leases import ASSIGNMENT
 from tests.support.kubectl import Json, Kubectl
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.xdist_group("images")
 KIND = "echoes.test.example.com"
 ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
 SERVICE = "echo-jobs"
+CHOSEN = {"run": "yes"}
 CRD = REPOSITORY / "tests" / "functional" / "project" / "crd.yaml"
 TASKS = """
 - name: Count
@@ -72,7 +73,10 @@ def replicas_of(namespace: str, image: str) -> list[Json]:
     labels = {"app": "operator"}
     job = {"image": image, "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}}}
     entry = {"group": "test.example.com", "version": "v1", "kind": "Echo"}
-    watches = [entry | {"role": "/project/roles/echo", "execution": {"job": job}}]
+    chosen = {"matchLabels": CHOSEN}
+    watches = [
+        entry | {"role": "/project/roles/echo", "execution": {"job": job}, "selector": chosen}
+    ]
     files = {"watches.yaml": "watches.yaml", "tasks.yaml": "roles/echo/tasks/main.yml"}
     container = {
         "name": "manager",
@@ -83,8 +87,6 @@ def replicas_of(namespace: str, image: str) -> list[Json]:
             "--leader-elect",
             "--leader-election-id=echo",
             "--shards=auto",
-            # A replica may get many resources before the other one gets its first.
-            "--max-concurrent-reconciles=20",
             f"--jobs-service={SERVICE}",
             "--health-probe-bind-address=:8081",
             "--zap-encoder=json",
@@ -136,12 +138,12 @@ def test_jobs_of_shards_find_their_replica_through_a_service(
     kubectl.apply(*replicas_of(kubectl.namespace, operator_images["0.0.2"]))
     kubectl("rollout", "status", "deployment/operator", "--timeout=300s")
 
-    def owners() -> set[str]:
-        """Return the replicas with slots, none while slots move."""
+    def owners() -> dict[int, str]:
+        """Return the replica of each slot, none while slots move."""
         lease = kubectl.get("lease", "echo-shards") or {"metadata": {}}
         text = (lease["metadata"].get("annotations") or {}).get(ASSIGNMENT)
         assignment = decode_assignment("", text) if text else Assignment("")
-        return set() if assignment.moves else set(assignment.owners.values())
+        return {} if assignment.moves else dict(assignment.owners)
 
     def jobs(message: str) -> dict[str, set[str]]:
         """Return the Jobs of log lines, by Pod."""
@@ -158,14 +160,26 @@ def test_jobs_of_shards_find_their_replica_through_a_service(
         made = [each for each in kubectl.list("configmaps") if each["metadata"].get("generateName")]
         return sorted(each["metadata"]["ownerReferences"][0]["name"] for each in made)
 
-    eventually(owners, lambda found: len(found) == 2, seconds=300)
-    names: list[str] = []
-    created: dict[str, set[str]] = {}
-    while not created or not all(created.values()):
-        names.append(f"echo-{len(names)}")
-        kubectl.apply(ECHO | {"metadata": {"name": names[-1]}})
-        eventually(resources, lambda found: found == sorted(names), seconds=300)
-        created = jobs("Created Job")
+    def details() -> str:
+        return kubectl("get", "pods,jobs,leases,events", "--output=wide")
+
+    replica_of = eventually(
+        owners, lambda found: len(set(found.values())) == 2, seconds=300, details=details
+    )
+    # Only the uid decides on the replica, and thirty are not all of one.
+    candidates = [ECHO | {"metadata": {"name": f"echo-{number}"}} for number in range(30)]
+    kubectl.apply(*candidates)
+    names = {
+        replica_of[slot_of(each["metadata"]["uid"])]: str(each["metadata"]["name"])
+        for each in kubectl.list(KIND)
+    }
+    for name in names.values():
+        kubectl.apply(ECHO | {"metadata": {"name": name, "labels": CHOSEN}})
+    expected = sorted(names.values())
+    eventually(resources, lambda found: found == expected, seconds=300, details=details)
+    created = eventually(
+        lambda: jobs("Created Job"), lambda found: all(found.values()), details=details
+    )
     every = set().union(*created.values())
     killed, left = created.popitem()
     kubectl("delete", "pod", killed, "--grace-period=0", "--force")
@@ -173,11 +187,11 @@ def test_jobs_of_shards_find_their_replica_through_a_service(
     def adopted() -> set[str]:
         return set().union(*jobs("Adopted the Job of an earlier run").values())
 
-    eventually(adopted, lambda found: left <= found, seconds=300)
-    assert resources() == sorted(names)
+    eventually(adopted, lambda found: left <= found, seconds=300, details=details)
+    assert resources() == expected
     assert {job["metadata"]["name"] for job in kubectl.list("jobs")} == every
     kubectl("create", "configmap", "go")
-    for name in names:
+    for name in expected:
         kubectl("wait", "--for=condition=Successful", f"{KIND}/{name}", "--timeout=300s")
 
 
