@@ -192,7 +192,7 @@ class AnsibleExecutor:
         """Store the command that repeats a failed run; remove it after a successful one."""
         if outcome is None:
             return
-        try:
+        with history.recording(rundir.path):
             if outcome.successful:
                 self._rundirs.forget_command(request.ref)
                 return
@@ -210,8 +210,6 @@ class AnsibleExecutor:
             rerun_command.write(
                 self._rundirs.base, request.ref, rerun_command.Rerun(request.run_id, command)
             )
-        except (OSError, ValueError) as error:
-            _log.warning("Cannot store the command of a failed run", error=str(error))
 
     async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
         """End the runs of an earlier operator that no run continues; see the port."""

@@ -19,11 +19,13 @@ import structlog
 from operator_runner.ansible.nofollow_io import Directory, open_directory
 from operator_runner.ansible.resource_dirs import decoded_name
 from operator_runner.ansible.rundir import RunDir, RunDirs
+from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.model import GVK, Json, ObjectRef, RunOutcome, RunRequest
 from operator_runner.reconcile.conditions import failure_line
 from operator_runner.telemetry.runs.record import causes_json
 
 _log = structlog.get_logger(__name__)
+_failures = Deduplicator()
 FILE = "run.json"
 MESSAGE_FILE = "message"
 DETAILS_FILE = "record.json"
@@ -60,8 +62,9 @@ def write_record(
         "causes": causes_json(request.causes),
         "message": failure_line(outcome.failures[:1], _MESSAGE_BYTES) if outcome else "",
     }
-    with _errors_logged(rundir.path), rundir.artifacts(request.run_id) as artifacts:
+    with recording(rundir.path), rundir.artifacts(request.run_id) as artifacts:
         artifacts.write(FILE, json.dumps(content))
+        _failures.reset()
 
 
 def add_message(rundirs: RunDirs, ref: ObjectRef, run_id: str, message: str) -> None:
@@ -80,7 +83,7 @@ def write_details(rundirs: RunDirs, ref: ObjectRef, document: Json) -> None:
 def _add(rundirs: RunDirs, ref: ObjectRef, run_id: str, name: str, text: str) -> None:
     """Add a file to the artifacts of a run, unless these have been removed."""
     with (
-        _errors_logged(rundirs.path_of(ref)),
+        recording(rundirs.path_of(ref)),
         contextlib.suppress(FileNotFoundError),
         rundirs.open(ref, create=False) as rundir,
         rundir.artifacts(run_id, create=False) as artifacts,
@@ -89,12 +92,16 @@ def _add(rundirs: RunDirs, ref: ObjectRef, run_id: str, name: str, text: str) ->
 
 
 @contextlib.contextmanager
-def _errors_logged(path: Path) -> Iterator[None]:
+def recording(path: Path) -> Iterator[None]:
+    """Log an error while what is known of a run is written, once until a run can be recorded.
+
+    The outcome is already known; a full disk must not change it.
+    """
     try:
         yield
-    except OSError as error:
-        # The outcome is already known; a full disk must not change it.
-        _log.warning("Cannot write the record of a run", path=str(path), error=str(error))
+    except (OSError, ValueError) as error:
+        if _failures.is_new(str(error)):
+            _log.warning("Cannot write the record of a run", path=str(path), error=str(error))
 
 
 def details_of(folder: Path) -> list[tuple[Json, str]]:

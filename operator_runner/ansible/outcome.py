@@ -13,6 +13,7 @@ from operator_runner.ansible.api_errors import readable
 from operator_runner.ansible.templating.type_hints import with_type_hint
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import parse_duration
+from operator_runner.core.errors import exhausted_in
 from operator_runner.core.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry.printable import without_colours
@@ -21,6 +22,8 @@ from operator_runner.telemetry.printable import without_colours
 _HOST = "localhost"
 _REQUEUE_EVENTS = {"runner_on_ok", "runner_item_on_ok"}
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
+_UNEXPECTED = "Unexpected Exception, this is probably a bug: "
+"""What precedes the error in ansible-core's report with a traceback."""
 _EMPTY_MESSAGES = (None, "", "Unknown error.")
 _UNKNOWN = "unknown playbook failure"
 """What ansible-operator says of a failed task without a message."""
@@ -150,8 +153,10 @@ def reason_from_output(output: str) -> str:
     if not starts:
         return "\n".join(lines[-10:])[-_MAX_REASON_CHARACTERS:]
     # Ignored errors of tasks may precede the one that ended the run.
-    text = "\n".join(lines[starts[-1] :])
-    return _ERROR_START.sub("", text)[:_MAX_REASON_CHARACTERS].rstrip()
+    text = _ERROR_START.sub("", "\n".join(lines[starts[-1] :]))
+    if (cure := exhausted_in(text)) is not None:
+        return f"{text.splitlines()[0].removeprefix(_UNEXPECTED)}; {cure}"
+    return text[:_MAX_REASON_CHARACTERS].rstrip()
 
 
 def _lines(output: str) -> list[str]:

@@ -17,6 +17,11 @@ from operator_runner.ansible.cold import playbook
 from operator_runner.ansible.event_results import bounded
 from operator_runner.ansible.process_tree import end_descendants, has_children
 
+KILLED = (
+    "ansible-playbook was killed by a signal, as the kernel does where the memory limit is reached:"
+    " raise resources.limits.memory of the container, or let the task use less memory"
+)
+
 
 def config_of(spec: dict[str, Any]) -> RunnerConfig:
     """Return ansible-runner's configuration of a run that `run_spec.run_spec` describes."""
@@ -60,7 +65,7 @@ def play(spec: dict[str, Any], lines: TextIO) -> bool:
     if exit_status is None:
         # Its processes would keep running, and nothing else terminates them.
         end_descendants(os.getpid(), 0.0)
-        write_line(lines, {"error": "ansible-playbook was killed by a signal"})
+        write_line(lines, {"error": KILLED})
         return False
     left = has_children()
     write_line(lines, {"exit_status": exit_status, "left_processes": left})

@@ -20,8 +20,8 @@ import errno
 from collections.abc import Sequence
 
 _EXHAUSTED = {
-    errno.ENOSPC: "the disk is full: free space, or enlarge the volume",
-    errno.EDQUOT: "the disk quota is used up: free space, or raise the quota",
+    errno.ENOSPC: "the disk of the work dir is full: free space, or enlarge the volume",
+    errno.EDQUOT: "the disk quota of the work dir is used up: free space, or raise the quota",
     errno.EMFILE: "all file descriptors are in use: raise the limit of open files (ulimit -n), or"
     " lower --max-concurrent-reconciles",
     errno.ENFILE: "all file descriptors of the machine are in use: raise fs.file-max",
@@ -114,6 +114,16 @@ class Unavailable(ApiError):
 
 class RunError(OperatorRunnerError):
     """A run could not be prepared or started, so that no play ran at all."""
+
+
+def exhausted_in(text: str) -> str | None:
+    """Return which limit the text of a traceback names, and the cure; else None."""
+    last = text.rstrip().rpartition("\n")[2]
+    if _NO_THREAD in last:
+        return _EXHAUSTED[errno.EAGAIN]
+    if "MemoryError" in last:
+        return _EXHAUSTED[errno.ENOMEM]
+    return next((cure for code, cure in _EXHAUSTED.items() if f"[Errno {code}]" in last), None)
 
 
 def exhausted_resource(error: BaseException | None) -> str | None:

@@ -176,10 +176,11 @@ class Reporter:
 
         # No observedGeneration of the status: it is written at the end of the run.
         written = await self._status.write(ref, uid_of(body), change, body, fields)
-        if written is not None and generation_of(written) != generation:
-            # Edited in between: the run gets what was written.
-            return await self.start(ref, written)
-        return written
+        if written is None or generation_of(written) == generation:
+            return written
+        # Edited in between, and the run gets that. Once: some edit all the time.
+        generation = generation_of(written)
+        return await self._status.write(ref, uid_of(body), change, written)
 
     async def interrupted(self, ref: ObjectRef, body: Json, reason: str) -> None:
         """Report that a run was ended and no other follows, for this reason."""

@@ -160,6 +160,18 @@ def test_no_recap_is_a_failure_with_the_output_as_reason() -> None:
     assert outcome.failures[0].message == "couldn't resolve module/action 'x'\nOrigin: main.yml:2"
 
 
+def test_a_limit_of_the_machine_is_named_without_the_traceback() -> None:
+    """ansible-core reports it as an internal error of its own."""
+    output = (
+        "[ERROR]: Unexpected Exception, this is probably a bug: can't start new thread\n\n"
+        'Traceback (most recent call last):\n  File "x.py", line 1, in start\n'
+        "AnsibleError: Unexpected Exception, this is probably a bug: can't start new thread\n"
+    )
+    message = collect().build(NOW, 250, output).failures[0].message
+    assert message.startswith("can't start new thread; no more processes or threads")
+    assert "pids.max" in message
+
+
 def test_a_bad_exit_status_is_a_failure_even_with_a_clean_recap() -> None:
     """A recap without failures does not outweigh a failing ansible-playbook."""
     outcome = collect(task("a"), recap(ok=1)).build(NOW, 250, "ERROR! out of memory")

@@ -12,7 +12,7 @@ from operator_runner.core.errors import exhausted_resource
 @pytest.mark.parametrize(
     ("error", "part"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk of the work dir is full"),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "quota"),
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
         (OSError(errno.ENFILE, "Too many open files in system"), "fs.file-max"),
