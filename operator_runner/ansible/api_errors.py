@@ -34,6 +34,23 @@ _UNSERVED = re.compile(
     r"Failed to find exact match for (?P<version>\S+)\.(?P<kind>\w+) by \[kind, name, [^\]]*\]"
 )
 
+_FACTS = re.compile(r"\((?:([A-Za-z][A-Za-z ]*), )?([1-5]\d\d)\)")
+"""Reason and code of an answer in a readable message."""
+_COMMAND = re.compile(r"non-zero return code (-?\d+)")
+_REASONS = {
+    "NotServed": re.compile(r" is not served: is its CRD installed\?"),
+    "UndefinedVariable": re.compile(
+        r"' is undefined|(?:object of type '\w+'|'\w+ object') has no attribute '"
+    ),
+    "Timeout": re.compile(
+        r"[Tt]imed out\b|\b[Tt]imeout\b|expected time frame|requested time\b"
+        r"|is false after \d+ attempts?\Z"
+    ),
+}
+"""Reasons of failures without an answer of the API, which has a reason of its own.
+
+Source: `until`, `timeout`, `async` and wait_for of ansible-core; ResourceTimeout of k8s modules.
+"""
 _SHORT_CHARACTERS = 200
 """Length up to which a quoted value is kept."""
 # Each level of JSON in JSON doubles the backslashes before a quotation mark.
@@ -64,6 +81,16 @@ def readable(message: str) -> str:
     elif not status:
         return without_quoted_objects(message)
     return without_quoted_objects(f"{before}{_text(status)}{after.rstrip()}")
+
+
+def reason_and_code(message: str, otherwise: str) -> tuple[str, int | None]:
+    """Return reason and code of a readable message: those of its answer, or of what has failed."""
+    if answer := _FACTS.search(message):
+        return (answer[1] or otherwise).replace(" ", ""), int(answer[2])
+    if command := _COMMAND.search(message):
+        return "CommandFailed", int(command[1])
+    found = (reason for reason, pattern in _REASONS.items() if pattern.search(message))
+    return next(found, otherwise), None
 
 
 def _parsed(text: str) -> tuple[str, dict[str, Any], str]:

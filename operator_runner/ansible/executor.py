@@ -22,7 +22,7 @@ from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs
-from operator_runner.core.ansible_yaml import task_keyword
+from operator_runner.core.ansible_yaml import task_keyword, task_variable
 from operator_runner.core.async_tasks import finish_in_thread
 from operator_runner.core.errors import ConfigError, RunError, exhausted_resource
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
@@ -139,7 +139,7 @@ class AnsibleExecutor:
 
     async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
         """Run a play to its end or its timeout; see the port."""
-        builder = OutcomeBuilder(task_keyword)
+        builder = OutcomeBuilder(task_keyword, task_variable)
         try:
             with self._rundirs.open(request.ref) as rundir:
                 return await self._run_in(rundir, request, builder, on_event)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from operator_runner.ansible.api_errors import readable
+from operator_runner.ansible.api_errors import readable, reason_and_code
 from operator_runner.ansible.templating.type_hints import with_type_hint
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import parse_duration
@@ -29,6 +29,9 @@ _UNKNOWN = "unknown playbook failure"
 """What ansible-operator says of a failed task without a message."""
 _FAILED_WHEN = "A 'failed_when' expression evaluated to 'True'."
 """Message of ansible-core 2.21 for a module that has succeeded."""
+REASON_VARIABLE = "failure_reason"
+"""Variable of a task or block with the reason of its failures."""
+REASON_PATTERN = r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?"
 _NON_ZERO = re.compile(r"non-zero return code\.?\Z")
 """End of the message of `command`, `shell` and `script`; `no_log` hides their output."""
 _COUNTS = ("ok", "failures", "dark", "skipped", "rescued", "ignored", "processed")
@@ -47,6 +50,8 @@ class OutcomeBuilder:
 
     keyword_of: Callable[[str, str], str] = lambda *_: ""
     """Returns the text of a keyword of the task at a path; see `ansible_yaml.task_keyword`."""
+    variable_of: Callable[[str, str], str] = lambda *_: ""
+    """Returns a variable of the task or of a block; see `ansible_yaml.task_variable`."""
     started: datetime | None = None
     """The start of the play; set when Ansible is loaded."""
     task: str = ""
@@ -88,7 +93,10 @@ class OutcomeBuilder:
             aborted = self.build_aborted(now, reason)
             # Ansible loads all plays before it starts the first one.
             load_failed = not self._has_play and _error_starts(_lines(output)) != []
-            return replace(aborted, load_failed=load_failed)
+            if load_failed:
+                failures = tuple(replace(each, reason="LoadFailed") for each in aborted.failures)
+                return replace(aborted, failures=failures, load_failed=True)
+            return aborted
         failures = tuple(self._final_failures(self._recap))
         if exit_status != 0 and not failures:
             reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
@@ -107,17 +115,23 @@ class OutcomeBuilder:
 
     def build_aborted(self, now: datetime, reason: str) -> RunOutcome:
         """Return the outcome of a run that did not complete, for this reason."""
-        failures = (TaskFailure(self.task, reason),)
+        word, code = reason_and_code(reason, "RunFailed")
+        failures = (TaskFailure(self.task, reason, reason=word, code=code),)
         return RunOutcome(None, failures, None, now, started=self.started)
 
     def _add_failure(self, event: RunEvent) -> None:
         path = str(event.data.get("task_path") or "")
         result = event.data.get("res")
         message = _message(result, partial(self.keyword_of, path))
+        is_unreachable = event.kind == "runner_on_unreachable"
+        reason, code = reason_and_code(message, "Unreachable" if is_unreachable else "TaskFailed")
+        chosen = self.variable_of(path, REASON_VARIABLE)
         failure = TaskFailure(
             task=str(event.data.get("task") or ""),
             message=with_type_hint(truncated(message, _MAX_MESSAGE_BYTES)),
             path=path,
+            reason=chosen if re.fullmatch(REASON_PATTERN, chosen) else reason,
+            code=code,
         )
         self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)
 

@@ -41,25 +41,45 @@ def task_keyword(task_path: str, keyword: str) -> str:
 
     It is empty if the file cannot be read, or has no such task or keyword.
     """
+    return _text_of(next((_value_of(task, keyword) for task in _maps_around(task_path)), None))
+
+
+def task_variable(task_path: str, name: str) -> str:
+    """Return the text of a variable in `vars` of the task, or of the innermost block around it.
+
+    It is empty if the file has no such task or variable.
+    """
+    found = (_value_of(_value_of(each, "vars"), name) for each in _maps_around(task_path))
+    return _text_of(next(filter(None, found), None))
+
+
+def _maps_around(task_path: str) -> Iterator[Any]:
+    """Yield the node of the task at `FILE:LINE`, then the maps around it, the innermost first."""
     path, _, line = task_path.rpartition(":")
     try:
-        nodes = [yaml.compose(Path(path).read_bytes(), Loader=_Base)]
-        start = int(line) - 1
+        root, start = yaml.compose(Path(path).read_bytes(), Loader=_Base), int(line) - 1
     except (OSError, ValueError, yaml.YAMLError):
-        return ""
+        return
+    nodes: list[tuple[Any, tuple[Any, ...]]] = [(root, ())]
     seen: set[int] = set()
     while nodes:
-        node = nodes.pop()
+        node, around = nodes.pop()
         if id(node) in seen:
             continue  # an alias
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
+            around = (node, *around)
             if node.start_mark.line == start:
-                return _text_of(next((v for k, v in node.value if k.value == keyword), None))
-            nodes.extend(value for _, value in node.value)
+                yield from around
+                return
+            nodes.extend((value, around) for _, value in node.value)
         elif isinstance(node, yaml.SequenceNode):
-            nodes.extend(node.value)
-    return ""
+            nodes.extend((item, around) for item in node.value)
+
+
+def _value_of(node: Any, key: str) -> Any:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next((value for name, value in pairs if name.value == key), None)
 
 
 def _text_of(node: Any) -> str:

@@ -527,11 +527,16 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """A task that failed and was neither ignored nor rescued; `path` is `file:line` if known."""
+    """A task that failed and was neither ignored nor rescued; `path` is `file:line` if known.
+
+    `reason` is a word in CamelCase. `code` is that of an answer of the API, or of a command.
+    """
 
     task: str
     message: str
     path: str = ""
+    reason: str = "TaskFailed"
+    code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ _MAX_CONTROLLERS = 5
 _MAX_NAMES = 3
 """Foreign objects that the error of a refused deletion names."""
 _METHOD_NOT_ALLOWED = 405
+_NOT_OWNED = "NotOwned"
+"""Reason in the Status of a refusal, which declared conditions get as `result.reason`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ class Admission:
             )
         if enforced and not await self._belongs(write, live):
             if write.grant.watch.ownership is Ownership.REFUSE or has_any_owner(live):
-                raise StatusError(403, await self._refusal(write, live))
+                raise StatusError(403, await self._refusal(write, live), reason=_NOT_OWNED)
             if owning:
                 version = str(live.get("resourceVersion", ""))
                 edit = _with_preconditions(_create_patch(write), uid, version)
@@ -288,6 +290,7 @@ class Admission:
                 403,
                 f"{len(others)} of the selected {_plural(write.info)} do not belong to"
                 f" {write.grant.owner.ref}: {named}; select those that do, or {_remedy(write)}",
+                reason=_NOT_OWNED,
             )
 
     async def _refusal(self, write: WriteRequest, live: Json) -> str:

@@ -31,14 +31,23 @@ class StatusError(Exception):
     """A request that the proxy does not forward, or that the API server did not answer."""
 
     def __init__(
-        self, code: int, message: str, *, retry_after: int | None = None, own: bool = True
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str = "",
+        retry_after: int | None = None,
+        own: bool = True,
     ) -> None:
-        """`retry_after`, in seconds: nothing was done and the client may retry.
+        """`reason` is by default that of the API for the code.
+
+        `retry_after`, in seconds: nothing was done and the client may retry.
 
         `own` False is an error that the API server would return; its message omits the proxy.
         """
         super().__init__(message)
         self.code = code
+        self.reason = reason or _REASONS.get(code, "Unknown")
         self.own = own
         self.retry_after = retry_after
 
@@ -50,7 +59,7 @@ class StatusError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": f"operator-runner's proxy: {self}" if self.own else str(self),
-            "reason": _REASONS.get(self.code, "Unknown"),
+            "reason": self.reason,
             "code": self.code,
         }
         headers = {} if self.retry_after is None else {hdrs.RETRY_AFTER: str(self.retry_after)}

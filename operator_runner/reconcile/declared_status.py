@@ -14,7 +14,14 @@ from datetime import datetime
 from typing import Any
 
 from operator_runner.config.watches import expressions
-from operator_runner.core.model import DeclaredCondition, DeclaredStatus, Json, RunOutcome, Stats
+from operator_runner.core.model import (
+    DeclaredCondition,
+    DeclaredStatus,
+    Json,
+    RunOutcome,
+    Stats,
+    TaskFailure,
+)
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.conditions import (
     failure_line,
@@ -86,25 +93,27 @@ def result_of(outcome: RunOutcome) -> Json:
     if not outcome.successful:
         failures = outcome.failures
         message = failure_line(failures, _MAX_MESSAGE_BYTES)
-        task = failures[0].task if failures else ""
+        first = failures[0] if failures else TaskFailure("", "", reason="RunFailed")
+    elif (after := outcome.requeue_after) is None:
+        message, first = "Last reconciliation succeeded", TaskFailure("", "", reason="Succeeded")
     else:
-        after = outcome.requeue_after
-        message = "Last reconciliation succeeded" if after is None else waiting_text(after)
-        task = ""
+        message, first = waiting_text(after), TaskFailure("", "", reason="RequeueRequested")
     return {
         "successful": outcome.successful,
         "ok": stats.ok,
         "changed": stats.changes,
         "skipped": stats.skipped,
         "message": message,
-        "task": task,
+        "task": first.task,
+        "reason": first.reason,
+        "code": first.code,
     }
 
 
 def result_of_error(message: str) -> Json:
     """Return what expressions see as `result` of a resource that could not be run."""
-    counts = {"ok": 0, "changed": 0, "skipped": 0}
-    return {"successful": False, **counts, "message": one_line(message), "task": ""}
+    failure = TaskFailure("", one_line(message), reason="RunFailed")
+    return result_of(RunOutcome(None, (failure,)))
 
 
 class _Evaluator:

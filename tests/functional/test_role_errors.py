@@ -100,6 +100,11 @@ TASKS = """
 - name: Run a command
   ansible.builtin.command: {cmd: cat /nonexistent}
   when: say_this == 'command'
+- vars: {failure_reason: NotToday}
+  block:
+    - name: Run a command whose block has a reason
+      ansible.builtin.command: {cmd: cat /nonexistent}
+      when: say_this == 'chosen'
 - name: Use a variable that is missing
   kubernetes.core.k8s:
     definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ nothing }}"}}
@@ -109,15 +114,29 @@ MESSAGES = {
     "missing": ("Nope of nope.example.com/v1 is not served: is its CRD installed?",),
     "forbidden": ('secrets "a" is forbidden: ', "(Forbidden, 403)"),
     "command": ("", "non-zero return code 1: cat: /nonexistent: No such file or directory"),
+    "chosen": ("", "non-zero return code 1: cat: /nonexistent: No such file or directory"),
     "undefined": ("'nothing' is undefined",),
+}
+REASONS = {
+    "invalid": "Invalid",
+    "missing": "NotServed",
+    "forbidden": "Forbidden",
+    "command": "CommandFailed",
+    "chosen": "NotToday",
+    "undefined": "UndefinedVariable",
 }
 
 
 def test_a_failure_has_one_text_one_event_and_one_status(
     operator: Operator, kubectl: Kubectl
 ) -> None:
-    """The cause first, without headers and JSON; retries count the Event and write no status."""
+    """The cause first, without headers and JSON; retries count the Event and write no status.
+
+    A declared condition has the reason of each failure.
+    """
     (operator.project / "roles" / "echo" / "tasks" / "main.yml").write_text(TASKS)
+    with (operator.project / "watches.yaml").open("a") as watches:
+        watches.write("\n  status: {conditions: [{type: Degraded, failed: true}]}\n")
     operator.start()
     kubectl.apply(
         *(ECHO | {"metadata": {"name": name}, "spec": {"sayThis": name}} for name in MESSAGES)
@@ -133,6 +152,9 @@ def test_a_failure_has_one_text_one_event_and_one_status(
         (failure,) = (c for c in before["status"]["conditions"] if c["type"] == "Failure")
         assert failure["message"].startswith(texts[0])
         assert all(text in failure["message"] for text in texts)
+        (degraded,) = (c for c in before["status"]["conditions"] if c["type"] == "Degraded")
+        assert (degraded["status"], degraded["reason"]) == ("True", REASONS[name])
+        assert degraded["message"].startswith(texts[0])
         assert not [text for text in ("HTTP", "{", "Error while") if text in failure["message"]]
         eventually(partial(attempts, name), attempts(name).__lt__, details=operator.log)
         after = kubectl.get("echoes.test.example.com", name)

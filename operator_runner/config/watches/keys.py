@@ -194,7 +194,12 @@ _STATUS = (
                 "status",
                 Shape.TEXT,
                 "JMESPath: True, False, or Unknown for null.",
-                required=True,
+            ),
+            Key(
+                "failed",
+                Shape.FLAG,
+                "Instead of status: true while the last run has failed, with its reason.",
+                default=False,
             ),
             Key("reason", Shape.TEXT, "JMESPath: the reason in CamelCase."),
             Key("message", Shape.TEXT, "JMESPath: the human-readable message."),

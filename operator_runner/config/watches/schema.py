@@ -42,6 +42,8 @@ _OLD_BOOLEAN = {
     "pattern": "^(?:y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF)$",
     "deprecationMessage": "works, but is written true or false",
 }
+_OFF = (None, False, "n", "N", "no", "No", "NO", "off", "Off", "OFF")
+_ON: Json = {"not": {"enum": list(_OFF)}}
 _TEXT: Json = {"type": ["string", "number", "boolean", "null"]}
 _FILLED: Json = {"type": ["string", "number", "boolean"], "minLength": 1}
 
@@ -102,7 +104,14 @@ def _close_status(properties: Json) -> None:
         "propertyNames": _pattern(NAME_PATTERN),
         "additionalProperties": _FILLED,
     }
-    properties["conditions"]["items"]["properties"]["type"] |= _pattern(CONDITION_TYPE_PATTERN)
+    condition = properties["conditions"]["items"]
+    condition["properties"]["type"] |= _pattern(CONDITION_TYPE_PATTERN)
+    failed = {"required": ["failed"], "properties": {"failed": _ON}}
+    given = {"required": ["status"], "properties": {"status": _FILLED}}
+    condition |= {
+        "anyOf": [_has("status"), _or_in_another_case("failed", failed)],
+        "not": {"allOf": [given, failed]},
+    }
 
 
 def _close_job(properties: Json) -> None:

@@ -15,6 +15,12 @@ CONDITION_TYPE_PATTERN = (
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 )
 """Source: the pattern of `type` in metav1.Condition."""
+_FAILED: Mapping[str, str] = {
+    "status": "!(result.successful)",
+    "reason": "result.reason",
+    "message": "result.message",
+}
+"""Expressions of a condition with `failed: true`."""
 _ROOTS = ("resource", "dependents", "schedule", "result")
 
 
@@ -123,12 +129,21 @@ def _conditions(inner: MapReader, reserved: set[str]) -> tuple[DeclaredCondition
         elif type_ in seen:
             entry.problem("type", f"duplicate condition {type_}; remove one of them")
         seen.add(type_)
-        if not status:
-            entry.problem("status", "status must not be empty; add JMESPath that is true or false")
-        texts = {key: entry.text(key) or None for key in ("status", "reason", "message")}
+        failed = entry.flag("failed")
+        if not (status or failed):
+            entry.problem(
+                "status",
+                "status must not be empty; add JMESPath that is true or false, or `failed: true`",
+            )
+        elif status and failed:
+            entry.problem("failed", "status and failed exclude each other; remove one of them")
+        default = _FAILED if failed else {}
+        keys = ("status", "reason", "message")
+        texts = {key: entry.text(key) or default.get(key) for key in keys}
         for key, text in texts.items():
             if text is not None:
                 _check_roots(entry, text, entry.where(key))
+        status = texts["status"] or ""
         found.append(DeclaredCondition(type_, status, texts["reason"], texts["message"]))
     return tuple(found)
 

@@ -94,7 +94,7 @@ async def test_an_encoded_slash_hides_no_object(start: Start, kubectl: Kubectl) 
         for method, kind in (("PUT", ""), ("PATCH", MERGE), ("PATCH", APPLY), ("DELETE", "")):
             body = None if method == "DELETE" else config_map("theirs", a="1")
             status, answer = await sent(http, method, path, body, kind)
-            assert (status, answer["reason"]) == (403, "Forbidden"), method
+            assert (status, answer["reason"]) == (403, "NotOwned"), method
             status, answer = await sent(http, method, twice, body, kind)
             assert (status, "may not contain '%'" in answer["message"]) == (400, True), method
     assert "data" not in await run.get("configmap", "theirs")

@@ -91,6 +91,19 @@ def test_the_condition_that_failed_a_task_is_named(
     assert builder.build(NOW, 2, "").failures[0].message == message
 
 
+@pytest.mark.parametrize(
+    ("chosen", "reason"), [("NotReady", "NotReady"), ("not a word", "Forbidden"), ("", "Forbidden")]
+)
+def test_the_author_chooses_the_reason_of_a_failure(chosen: str, reason: str) -> None:
+    """By a variable of the task or of a block; else, and if that is not a word, by the message."""
+    builder = OutcomeBuilder(variable_of=lambda path, name: chosen if name in path else "")
+    result = {"msg": "no (Forbidden, 403)"}
+    builder.add(task("a", "runner_on_failed", res=result, task_path="failure_reason:1"))
+    builder.add(recap(failures=1))
+    (failure,) = builder.build(NOW, 2, "").failures
+    assert (failure.reason, failure.code) == (reason, 403)
+
+
 def test_a_playbook_whose_plays_have_no_hosts_is_a_failure() -> None:
     """It has done nothing; if another play has hosts it is a success."""
     unmatched = RunEvent("playbook_on_no_hosts_matched", {"play": "webservers"})
@@ -182,7 +195,7 @@ def test_an_ended_run_names_its_current_task() -> None:
     """A run that is ended at its timeout reports its current task."""
     begun = RunEvent("playbook_on_task_start", {"name": "wait for it"})
     outcome = collect(begun).build_aborted(NOW, "timeout")
-    assert outcome.failures == (TaskFailure("wait for it", "timeout"),)
+    assert outcome.failures == (TaskFailure("wait for it", "timeout", reason="Timeout"),)
 
 
 def requeue(period: Any, kind: str = "runner_on_ok", action: str = "") -> RunEvent:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.ansible.api_errors import readable
+from operator_runner.ansible.api_errors import readable, reason_and_code
 
 FORBIDDEN = (
     'configmaps "x" is forbidden: User "system:serviceaccount:a:b" cannot get resource "configmaps"'
@@ -94,3 +94,28 @@ def test_what_a_role_adds_is_kept() -> None:
 def test_steps_and_types_of_ansible_are_removed(text: str, expected: str) -> None:
     """What is not an answer, or an incomplete one, is kept otherwise."""
     assert readable(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "code"),
+    [
+        (f"Failed to patch object: {status()}", "Forbidden", 403),
+        (f"Failed to patch object: {status(reason='NotOwned')}", "NotOwned", 403),
+        (f"Failed: {status('x', 'Conflict', 409)}", "Conflict", 409),
+        (f"Failed: {status('x', '', 422)}", "Other", 422),
+        (response("<html>").replace("Forbidden", "Too Many Requests"), "TooManyRequests", 403),
+        ("non-zero return code 2: no such file", "CommandFailed", 2),
+        ("Failed to find exact match for v1.Web by [kind, name, x]", "NotServed", None),
+        (f"{FINALIZATION}'a' is undefined", "UndefinedVariable", None),
+        ("object of type 'dict' has no attribute 'a'", "UndefinedVariable", None),
+        ("'dict object' has no attribute 'a'", "UndefinedVariable", None),
+        ("'NoneType' object has no attribute 'get'", "Other", None),
+        ('"Deployment" "web": Timed out waiting on resource', "Timeout", None),
+        ("timeout: the run was ended after 3 s (key timeout of the watch)", "Timeout", None),
+        ("`until: a` is false after 3 attempts", "Timeout", None),
+        ("no disk", "Other", None),
+    ],
+)
+def test_a_failure_has_a_reason_and_a_code(message: str, reason: str, code: int | None) -> None:
+    """Those of the Status, the return code, or a word for what Ansible reports."""
+    assert reason_and_code(readable(message), "Other") == (reason, code)

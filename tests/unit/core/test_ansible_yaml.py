@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.core.ansible_yaml import task_keyword
+from operator_runner.core.ansible_yaml import task_keyword, task_variable
 
 TASKS = """
 - name: Wait
@@ -52,3 +52,36 @@ def test_a_file_that_cannot_be_read_has_no_keyword(tmp_path: Path, content: str)
     assert task_keyword(f"{file}:1", "until") == ""
     assert task_keyword(f"{tmp_path}/no.yml:1", "until") == ""
     assert task_keyword("", "until") == ""
+
+
+BLOCKS = """
+- hosts: localhost
+  vars: {failure_reason: Play}
+  tasks:
+    - vars: {failure_reason: Outer}
+      block:
+        - name: Of the outer block
+          debug:
+        - vars: {other: 1}
+          block:
+            - name: Of its own
+              debug:
+              vars:
+                failure_reason: Own
+            - debug:
+    - debug:
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"), [(7, "Outer"), (11, "Own"), (15, "Outer"), (16, "Play")]
+)
+def test_a_variable_is_that_of_the_task_or_of_a_block_around_it(
+    tmp_path: Path, line: int, reason: str
+) -> None:
+    """The innermost one that has it; a file without such a task has none."""
+    file = tmp_path / "play.yml"
+    file.write_text(BLOCKS)
+    assert task_variable(f"{file}:{line}", "failure_reason") == reason
+    assert task_variable(f"{file}:{line}", "none") == ""
+    assert task_variable(f"{file}:99", "failure_reason") == ""

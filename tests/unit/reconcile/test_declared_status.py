@@ -170,13 +170,19 @@ def test_a_result_has_success_counts_and_failed_task() -> None:
         "skipped": 1,
         "message": "Last reconciliation succeeded",
         "task": "",
+        "reason": "Succeeded",
+        "code": None,
     }
     waiting = result_of(RunOutcome(Stats(ok=1), requeue_after=timedelta(seconds=10)))
-    assert (waiting["successful"], waiting["message"]) == (
+    assert (waiting["successful"], waiting["message"], waiting["reason"]) == (
         True,
         "the role asked to run again in 10s",
+        "RequeueRequested",
     )
-    failed = result_of(RunOutcome(None, (TaskFailure("Copy", "no\nspace", "main.yml:3"),)))
+    failure = TaskFailure("Copy", "no\nspace", "main.yml:3", "Forbidden", 403)
+    failed = result_of(RunOutcome(None, (failure,)))
+    assert (failed["reason"], failed["code"]) == ("Forbidden", 403)
     assert failed["message"] == "no; space (task 'Copy' at main.yml:3)"
     assert (failed["successful"], failed["task"], failed["ok"]) == (False, "Copy", 0)
-    assert result_of_error("too\ndeep")["message"] == "too; deep"
+    error = result_of_error("too\ndeep")
+    assert (error["message"], error["reason"]) == ("too; deep", "RunFailed")

@@ -266,13 +266,15 @@ status:
     ready: dependents[0].status.readyReplicas
   conditions:
   - {type: Available, status: "length(dependents) > `0`", reason: "'Ready'"}
-  - {type: example.com/Tested, status: result.successful, message: result.message}""",
+  - {type: example.com/Tested, status: result.successful, message: result.message}
+  - {type: Degraded, failed: true, message: "'See the log'"}""",
     )
     assert watch.status == DeclaredStatus(
         {"size": "resource.spec.size", "ready": "dependents[0].status.readyReplicas"},
         (
             DeclaredCondition("Available", "length(dependents) > `0`", "'Ready'"),
             DeclaredCondition("example.com/Tested", "result.successful", None, "result.message"),
+            DeclaredCondition("Degraded", "!(result.successful)", "result.reason", "'See the log'"),
         ),
         uses_dependents=True,
     )
