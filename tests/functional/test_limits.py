@@ -36,9 +36,7 @@ def test_a_full_disk_is_reported_and_passes_by(
         filler = Path(f"/proc/{operator.pid}/root{work}/filler")
         _fill(filler)
         kubectl.apply(echo("a", sayThis="after"))
-        message = eventually(
-            lambda: kubectl("get", KIND, "a", MESSAGE), bool, details=operator.log
-        )
+        message = eventually(lambda: kubectl("get", KIND, "a", MESSAGE), bool, details=operator.log)
         assert message.endswith(
             "the disk of the work dir is full: free space, or enlarge the volume"
         )
