@@ -25,7 +25,7 @@ from bench.api import Api
 from bench.environment import BenchEnvironment, Setup, Site, wait_until
 from bench.errors import BenchError
 from operator_runner.ansible.run_spec import COLLECTIONS
-from operator_runner.devcluster import go_tool, ports
+from operator_runner.devcluster import building, network
 from operator_runner.devcluster.errors import PortTaken
 from tests.support.operator import OperatorProcess
 
@@ -69,9 +69,9 @@ def install() -> Installation:
 def _go(*arguments: str) -> str:
     """Run a command of Go in the folder of the module; return its output."""
     done = subprocess.run(
-        [go_tool.find(_GO, str(_MODULE)), *arguments],
+        [building.find_go(_GO, str(_MODULE)), *arguments],
         cwd=_MODULE,
-        env=go_tool.environment({}),
+        env=building.go_environment({}),
         capture_output=True,
         text=True,
         check=False,
@@ -193,7 +193,7 @@ def failures(log: str) -> list[str]:
 
 def _require_free(port: int) -> None:
     try:
-        ports.require("127.0.0.1", port)
+        network.require_port("127.0.0.1", port)
     except PortTaken:
         raise BenchError(
             f"ansible-operator needs port {port} of 127.0.0.1, which another program uses: end it"

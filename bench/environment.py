@@ -21,7 +21,7 @@ import yaml
 from bench import accounting
 from bench.api import APP, FILES, LONG, NGINX, PAUSE, THREE, WEB, Api, Json, Kind, definition
 from bench.errors import BenchError, TimedOut
-from operator_runner.devcluster import Cluster, ports
+from operator_runner.devcluster import Cluster, network
 from tests.support.operator import REPOSITORY, Operator, OperatorProcess, copy_project
 
 PROJECT = Path(__file__).parent / "project"
@@ -78,7 +78,7 @@ class Site:
         }
         self.operator = self._prepare(_project(scratch, setup), kubeconfig, environment)
         # A restarted operator has the same port, as with the default one.
-        (self._port,) = ports.free("127.0.0.1", 1)
+        (self._port,) = network.free_ports("127.0.0.1", 1)
         self._read, self._ended = 0, 0
 
     def _prepare(

@@ -16,7 +16,7 @@ from demo.follow import follow_run
 from demo.record import Record
 from demo.result import Sample
 from operator_runner.devcluster.errors import ClusterError
-from operator_runner.devcluster.health import ESTABLISHED
+from operator_runner.devcluster.supervision import ESTABLISHED
 
 CRD = "nginxoperators.operator.example.com"
 SAMPLE = record.ROOT / "config" / "samples" / "operator_v1alpha2_nginxoperator.yaml"

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from operator_runner import __version__
-from operator_runner.core.exit_status import INTERRUPTED
+from operator_runner.core.errors import INTERRUPTED
 
 _COMMANDS: Mapping[str, str] = {
     "bundle": "operator_runner.tools.bundle.command:bundle",
@@ -28,12 +28,12 @@ _COMMANDS: Mapping[str, str] = {
     "operatorhub": "operator_runner.tools.bundle.command:operatorhub",
     "rbac": "operator_runner.tools.rbac.command:rbac",
     "reconcile": "operator_runner.tools.resources.reconcile:reconcile",
-    "resume": "operator_runner.tools.resources.suspend:resume",
+    "resume": "operator_runner.tools.resources.reconcile:resume",
     "retry": "operator_runner.tools.resources.reconcile:retry",
     "run": "operator_runner.commands:run",
     "runs": "operator_runner.tools.runs.group:runs",
     "schema": "operator_runner.commands:print_schema",
-    "suspend": "operator_runner.tools.resources.suspend:suspend",
+    "suspend": "operator_runner.tools.resources.reconcile:suspend",
     "tree": "operator_runner.tools.resources.tree:tree",
     "ui": "operator_runner.tools.ui.command:ui",
     "undeploy": "operator_runner.tools.undeploy.command:undeploy",

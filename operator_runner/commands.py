@@ -59,7 +59,7 @@ class _ResourceType(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Return resources of the cluster that begin with `incomplete`."""
         del param
-        from operator_runner.tools.resources.completion import complete_names  # noqa: PLC0415
+        from operator_runner.tools.resources.options import complete_names  # noqa: PLC0415
 
         return complete_names(ctx, incomplete)
 
@@ -74,7 +74,7 @@ class _NamespaceType(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Return namespaces of the cluster that begin with `incomplete`."""
         del param
-        from operator_runner.tools.resources.completion import complete_namespaces  # noqa: PLC0415
+        from operator_runner.tools.resources.options import complete_namespaces  # noqa: PLC0415
 
         return complete_namespaces(ctx, incomplete)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.environment import wait_until
 from operator_runner.devcluster import Cluster, pack
-from operator_runner.devcluster.health import ESTABLISHED
+from operator_runner.devcluster.supervision import ESTABLISHED
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY, Operator, copy_project
 

@@ -16,7 +16,7 @@ from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import exhausted_in
 from operator_runner.core.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
 from operator_runner.core.truncation import truncated
-from operator_runner.telemetry.printable import without_colours
+from operator_runner.telemetry.redaction import without_colours
 
 # ansible-operator reports the recap of this host only; its inventory has no other.
 _HOST = "localhost"

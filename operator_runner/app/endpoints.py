@@ -1,23 +1,43 @@
-"""Open the ports of probes, metrics and the operator API."""
+"""Open the ports of probes, metrics and the operator API, and the traces of an operator."""
 
 from __future__ import annotations
 
+import os
 import secrets
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
+from operator_runner import __version__
 from operator_runner.ansible.run_spec import METRIC_ADDRESS
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.reviews import protection_of
+from operator_runner.kube.session import Connection
+from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.runs.access import LocalAccess, published, url_of
 from operator_runner.telemetry.runs.api import RunsApi
 from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
+from operator_runner.telemetry.tracing.opening import open_traces
+from operator_runner.telemetry.tracing.run_spans import Traces
+
+
+def open_traces_of(connection: Connection) -> AbstractAsyncContextManager[Traces]:
+    """Open the traces that the environment asks for, with the API server of a connection."""
+    url = urlsplit(connection.server)
+    server: dict[str, str | int] = {"server.address": url.hostname or ""}
+    if url.port is not None:
+        server["server.port"] = url.port
+    defaults = {"service.name": "operator-runner", "service.version": __version__}
+    if connection.namespace:
+        defaults["k8s.namespace.name"] = connection.namespace
+    return open_traces(os.environ, defaults, RequestInfo.parse, server)
+
 
 _log = structlog.get_logger(__name__)
 

@@ -1,22 +1,24 @@
-"""The execution of runs: directories, proxy, executor, Jobs, and what is kept of runs."""
+"""The execution of runs: directories, proxy, executor, Jobs, and what is kept of runs.
+
+A run holds back the events of its own writes. The records of runs are written beside their
+artifacts, for reports without the operator.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 from operator_runner.ansible.background_launcher import BackgroundLauncher
 from operator_runner.ansible.executor import AnsibleExecutor
 from operator_runner.app.ansible_setup import rundirs_of
-from operator_runner.app.job_serving import JobServing, job_launcher_of
-from operator_runner.app.job_slots import JobSlots
+from operator_runner.app.job_serving import JobServing, JobSlots, job_launcher_of
 from operator_runner.app.leadership import Leadership
-from operator_runner.app.run_access import RunAccess, WriteObserver
-from operator_runner.app.run_files import RunFiles
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.fencing import Fence
-from operator_runner.core.model import Cause, ObjectRef, Watch
+from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
@@ -24,6 +26,70 @@ from operator_runner.kube.run_archive import RunArchive
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from operator_runner.telemetry.runs.store import RunStore
+
+
+class RunAccess:
+    """Access through the proxy, with events of owned objects held back during the run."""
+
+    def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
+        """Combine proxy and sources."""
+        self._proxy = proxy
+        self._dependents = dependents
+
+    @contextmanager
+    def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
+        """See `reconcile.protocols.Access`."""
+        with (
+            self._dependents.hold_events(ObjectRef.of(owner)),
+            self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
+        ):
+            yield kubeconfig
+
+
+class WriteObserver:
+    """Passes what runs own and write to the dependents; writes and changes to the records too."""
+
+    def __init__(self, dependents: Dependents, runs: RunStore) -> None:
+        """Combine both."""
+        self.on_dependent = dependents.on_dependent
+        self.on_own_write = dependents.on_own_write
+        self._dependents = dependents
+        self._runs = runs
+
+    def on_write(
+        self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
+    ) -> None:
+        """See `proxy.response_tracker.Observer`."""
+        self._dependents.on_write(owner, dependent, resource_version, verb)
+        self._runs.on_write(owner, dependent, verb)
+
+    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
+        """See `proxy.response_tracker.Observer`."""
+        self._dependents.changed(owner, changes)
+        self._runs.on_changes(owner, changes)
+
+
+class RunFiles:
+    """Writes records in the background."""
+
+    def __init__(self, executor: AnsibleExecutor) -> None:
+        """Write with `executor`."""
+        self._executor = executor
+        self._writes: set[asyncio.Task[None]] = set()
+
+    def write(self, document: Json) -> None:
+        """Write the record of a run that has ended; see `RunStore.on_record`."""
+        about = document["resource"]
+        ref = ObjectRef(
+            GVK.of(about["apiVersion"], about["kind"]), about.get("namespace", ""), about["name"]
+        )
+        task = asyncio.create_task(self._executor.add_details(ref, document), name="record")
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def finish(self) -> None:
+        """Wait until all records are written."""
+        await asyncio.gather(*self._writes)
 
 
 class Execution:

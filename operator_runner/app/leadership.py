@@ -1,18 +1,20 @@
-"""Leadership: the Lease of this replica or those of its shards, from acquisition to release."""
+"""Leadership: the Lease of this replica or those of its shards, from acquisition to release.
+
+It decides which resources this replica may run: with shards, with leader election, with neither.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterator, Sequence
 from typing import Any
 
 import structlog
 
-from operator_runner.app.shard_gate import ShardGate
 from operator_runner.app.signals import Interrupted, unless_stopped
 from operator_runner.controller.sharding import Sharding, SlotEvents
 from operator_runner.core.fencing import Fences, LeaseTerm
-from operator_runner.core.model import ObjectRef, Watch
+from operator_runner.core.model import GVK, ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
@@ -20,6 +22,53 @@ from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.membership import Membership
 from operator_runner.kube.shard_leases import ShardLeases
 from operator_runner.telemetry.metrics import Metrics
+
+
+class ShardGate:
+    """Decides by the uid of a resource; without shards this replica may run all of them."""
+
+    def __init__(
+        self,
+        sharding: Sharding | None,
+        elector: LeaderElector | None,
+        kinds: Container[GVK],
+        uid: Callable[[ObjectRef], str],
+    ) -> None:
+        """`kinds` are those of primary resources; `uid` returns that of a known one, else ""."""
+        self._sharding = sharding
+        self._elector = elector
+        self._kinds = kinds
+        self._uid = uid
+
+    def term_of(self, ref: ObjectRef) -> LeaseTerm | None:
+        """Return the term that covers a resource, or the trigger object of an Event."""
+        if self._sharding is None or ref.gvk in self._kinds:
+            return self.term_of_uid(self._uid(ref))
+        return self._sharding.term
+
+    def term_of_uid(self, uid: str) -> LeaseTerm | None:
+        """Return the term that covers the resource with a uid."""
+        if self._sharding is None:
+            return None if self._elector is None else self._elector.term
+        return self._sharding.term_of(uid)
+
+    def may_reconcile(self, ref: ObjectRef) -> bool:
+        """Return whether this replica reconciles a resource; all do once it is deleted.
+
+        Each replica then drops its state.
+        """
+        uid = "" if self._sharding is None else self._uid(ref)
+        return self._sharding is None or not uid or self._sharding.is_active(uid)
+
+    def claim(self, ref: ObjectRef) -> bool:
+        """Return whether the current task may reconcile a resource; always once it is deleted."""
+        uid = "" if self._sharding is None else self._uid(ref)
+        return self._sharding is None or not uid or self._sharding.claim(uid)
+
+    def reports_on(self, uid: str) -> bool:
+        """Return whether this replica emits the Events and counts the metrics of an object."""
+        return self._sharding is None or self._sharding.is_active(uid)
+
 
 _log = structlog.get_logger(__name__)
 LOSSES = frozenset({"leadership", "membership of shards"})

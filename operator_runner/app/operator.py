@@ -28,7 +28,12 @@ from operator_runner.app.ansible_setup import (
     log_plugins_with_memory,
     variable_names_of,
 )
-from operator_runner.app.endpoints import open_metrics, open_probes, open_role_metrics
+from operator_runner.app.endpoints import (
+    open_metrics,
+    open_probes,
+    open_role_metrics,
+    open_traces_of,
+)
 from operator_runner.app.event_sources import EventSources, Handlers
 from operator_runner.app.execution import Execution
 from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership, elector_of, sharding_of
@@ -39,7 +44,6 @@ from operator_runner.app.signals import (
     unless_stopped,
     until_one_ends,
 )
-from operator_runner.app.traces import open_traces_of
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.backoff_handover import BackoffHandover
@@ -47,10 +51,8 @@ from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.operator_snapshot import OperatorSnapshot
 from operator_runner.controller.sharding import SlotEvents
-from operator_runner.controller.sources.project_watcher import ProjectWatcher
-from operator_runner.controller.sources.readiness_log import log_readiness
-from operator_runner.controller.sources.watch_readiness import WatchReadiness
-from operator_runner.controller.sources.watches_file import WatchesFile
+from operator_runner.controller.sources.project_watcher import ProjectWatcher, WatchesFile
+from operator_runner.controller.sources.watch_readiness import WatchReadiness, log_readiness
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
@@ -87,7 +89,7 @@ from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.runs.api import RunsApi
 from operator_runner.telemetry.runs.run_log import RUN_LOG
 from operator_runner.telemetry.runs.store import RunStore
-from operator_runner.telemetry.tracing.traces import Traces
+from operator_runner.telemetry.tracing.run_spans import Traces
 
 _log = structlog.get_logger(__name__)
 _WATCHES_FILE = "watches file"

@@ -11,8 +11,7 @@ from operator_runner.app.job_serving import JobServing
 from operator_runner.app.signals import Interrupted, unless_stopped
 from operator_runner.config.watches.selection import is_selected
 from operator_runner.controller.dispatcher import Dispatcher
-from operator_runner.core.errors import ApiError, ConfigError, NotFound
-from operator_runner.core.exit_status import INTERRUPTED
+from operator_runner.core.errors import INTERRUPTED, ApiError, ConfigError, NotFound
 from operator_runner.core.model import ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster

@@ -32,7 +32,7 @@ from operator_runner.reconcile.results import (
     Superseded,
 )
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
-from operator_runner.telemetry.tracing.traces import NoTraces, ReconcileTrace, Traces
+from operator_runner.telemetry.tracing.run_spans import NoTraces, ReconcileTrace, Traces
 
 _log = structlog.get_logger(__name__)
 

@@ -18,13 +18,17 @@ from typing import Any, TypeAlias
 import structlog
 
 from operator_runner.conversion import preserved_fields
-from operator_runner.conversion.deep_values import check_result, is_cut
-from operator_runner.conversion.field_paths import ABSENT, get, put, same
-from operator_runner.conversion.merging import merge
 from operator_runner.conversion.preserved_fields import (
+    ABSENT,
     CannotPreserve,
     ConvertedFields,
     PreservedFields,
+    check_result,
+    get,
+    is_cut,
+    merge,
+    put,
+    same,
 )
 from operator_runner.core.model import GVK, Conversion, FieldPath, Json
 

@@ -11,22 +11,186 @@ them: if it matches, these have not been edited.
 If it would be too large, an object that is only read has the names of the fields that it lacks:
 
     {"lost": ["spec.ports"]}
+
+An edit in a lower version is merged into the richer value in three ways: edited parts are taken
+from the edit, the others are kept. A value that is nested too deep to be decoded (the API server
+stores 10,000 levels, Python's JSON decoder raises RecursionError near 1,000) is replaced by a mark,
+a text that no stored object can contain, and the mark in the response by the value.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import zip_longest
+from typing import Any, Final
 
-from operator_runner.conversion.deep_values import has_marks
-from operator_runner.conversion.field_paths import ABSENT, get, put, same
-from operator_runner.core.canonical_json import canonical_json
-from operator_runner.core.json_bounds import MAX_DEPTH, depth
+from operator_runner.core.json_bounds import MAX_DEPTH, depth, prune, values_at
 from operator_runner.core.model import ANNOTATION_DOMAIN, FieldPath, Json
+from operator_runner.core.object_diff import canonical_json
+
+_REVIEW_LEVELS = 3
+"""Levels above each object, in the request as in the response."""
+_MAX_LEVELS = 9_900
+"""Levels of a response. The API server decodes 10,000; expressions may add some."""
+_MARK = "\ud800"
+"""Begins each mark. The API server stores no lone surrogates: it replaces them by U+FFFD."""
+_CUT = f"{_MARK}cut-"
+"""Begins the mark of a value that has too many levels for a response, and is cut there."""
+_MARKED = re.compile(rb'"\\ud800(?:cut-)?[0-9a-f]{32}"')
+"""A mark in JSON in ASCII."""
+_IN_TEXT = re.compile(rb"\\ud800(?:cut-)?[0-9a-f]{32}")
+"""The same as a part of a text, which may be JSON itself."""
+
+
+class DeepValues:
+    """The values below MAX_DEPTH levels of the objects of a review that have as many themselves."""
+
+    def __init__(self, review: bytes) -> None:
+        """Take them out of a review in JSON; `shallow` is the review with marks."""
+        levels = _REVIEW_LEVELS + MAX_DEPTH
+        self._values: dict[bytes, bytes] = {}
+        parts: list[bytes] = []
+        end = 0
+        for begin, after in values_at(review, levels + 1):
+            # The decoder has room for others: to mark many short ones would take long.
+            if after - begin > 2 * MAX_DEPTH and (added := depth(review[begin:after])) > MAX_DEPTH:
+                mark = self._mark(review[begin:after], added, _MAX_LEVELS - levels)
+                parts += [review[end:begin], mark]
+                end = after
+        self.shallow = b"".join([*parts, review[end:]])
+
+    def _mark(self, value: bytes, added: int, levels: int) -> bytes:
+        is_cut = added > levels
+        digest = hashlib.sha256(value).hexdigest()[:32]
+        mark = f'"{_CUT if is_cut else _MARK}{digest}"'.encode("ascii", errors="backslashreplace")
+        self._values[mark] = prune(value, levels) if is_cut else value
+        return mark
+
+    def restore(self, response: bytes) -> bytes:
+        """Return a response in ASCII with the values in place of their marks."""
+        return _MARKED.sub(lambda mark: self._values.get(mark[0], mark[0]), response)
+
+
+def is_cut(value: Any) -> bool:
+    """Return whether a response cannot contain the whole value."""
+    return _CUT in canonical_json(value)
+
+
+def has_marks(text: str) -> bool:
+    """Return whether JSON contains values that are nested too deep."""
+    return _MARK in text
+
+
+def check_result(value: Any) -> None:
+    """Raise ValueError if the result of an expression has a deep value within a text."""
+    text = json.dumps(value).encode()
+    if _IN_TEXT.search(_MARKED.sub(b"", text)):
+        raise ValueError(f"values nested deeper than {MAX_DEPTH} levels cannot be made text")
+
+
+class _Absent:
+    """A missing field, as distinct from one that is null."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Final = _Absent()
+
+
+def get(body: Json, path: FieldPath) -> Any:
+    """Return the value of a field, ABSENT if it or a parent is missing."""
+    value: Any = body
+    for name in path:
+        if not isinstance(value, dict) or name not in value:
+            return ABSENT
+        value = value[name]
+    return value
+
+
+def put(body: Json, path: FieldPath, value: Any) -> Json:
+    """Return the object with a field set, or removed for ABSENT; parents are created.
+
+    Raises ValueError if a parent of the field is not an object.
+    """
+    name, *rest = path
+    if not rest:
+        others = {key: old for key, old in body.items() if key != name}
+        return others if value is ABSENT else {**body, name: value}
+    inner = body.get(name, ABSENT)
+    if inner is ABSENT or inner is None:
+        if value is ABSENT:
+            return body
+        inner = {}
+    if not isinstance(inner, dict):
+        if value is ABSENT:
+            return body
+        raise ValueError(f"{name} is not an object: {json.dumps(inner)[:50]}")
+    return {**body, name: put(inner, tuple(rest), value)}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON; 1 is neither true nor 1.0."""
+    if one is ABSENT or other is ABSENT:
+        return one is other
+    return canonical_json(one) == canonical_json(other)
+
+
+_LEVELS = 50
+_COMPARISONS = 100_000
+"""Bounds, because each level compares the whole subtree; beyond them, the edited value is used."""
+
+
+def merge(base: Any, edited: Any, rich: Any, levels: int = _LEVELS) -> Any:
+    """Return `rich` with the changes from `base` to `edited`; ABSENT is a value too.
+
+    Maps are merged key by key. Lists are merged item by item if the edit neither added nor
+    removed one; otherwise the edited list is used, as are values below `levels` levels.
+    """
+    if same(base, edited):
+        return rich
+    if levels == 0:
+        return edited
+    match base, edited, rich:
+        case dict(), dict(), dict():
+            keys = dict.fromkeys([*rich, *edited])
+            below = levels - 1
+            merged = {
+                key: merge(_of(base, key), _of(edited, key), _of(rich, key), below) for key in keys
+            }
+            return {key: value for key, value in merged.items() if value is not ABSENT}
+        case list(), list(), list() if len(base) == len(edited) <= len(rich):
+            return _merge_lists(base, edited, rich, levels - 1)
+        case _:
+            return edited
+
+
+def _of(side: dict[str, Any], key: str) -> Any:
+    return side.get(key, ABSENT)
+
+
+def _merge_lists(base: list[Any], edited: list[Any], rich: list[Any], levels: int) -> list[Any]:
+    seen = len(edited)
+    changed = [new for old, new in zip(base, edited, strict=True) if not same(old, new)]
+    if len(changed) * (len(rich) - seen) > _COMPARISONS:
+        return edited
+    merged = [merge(*items, levels) for items in zip_longest(base, edited, rich[:seen])]
+    # An unseen item that contains an edited one would be a duplicate: for example the port
+    # 9090 after 8080 was edited to 9090.
+    unseen = [item for item in rich[seen:] if not any(_contains(item, new) for new in changed)]
+    return merged + unseen
+
+
+def _contains(item: Any, new: Any) -> bool:
+    if isinstance(item, dict) and isinstance(new, dict):
+        return all(same(item.get(key, ABSENT), value) for key, value in new.items())
+    return same(item, new)
+
 
 PREFIX = f"conversion.{ANNOTATION_DOMAIN}/"
 _LOST = "lost"

@@ -1,29 +1,191 @@
-"""Keep the operator's own certificates renewed, and registered in the CRDs."""
+"""Keep the operator's own certificates renewed, and registered in the CRDs.
+
+A registration is the webhook's address and its CA bundle. The API server prunes fields that are not
+in a version's schema, so fields that exist in one version only and that no conversion names are
+reported: a conversion to that version and back would lose them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, TypeAlias
 
 import structlog
 
 from operator_runner.conversion.certificates import ServingCertificate
-from operator_runner.conversion.registration import (
-    Service,
-    Target,
-    ca_injector_problem,
-    existing_service,
-    is_trusted,
-    patch,
-)
-from operator_runner.conversion.schemas import unmapped_fields
+from operator_runner.conversion.preserved_fields import text
+from operator_runner.conversion.server import PATH
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
-from operator_runner.core.model import GVK, Conversion, Json
+from operator_runner.core.model import GVK, Conversion, FieldPath, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.certificate_sources import CertificateSource
 from operator_runner.net.certificate_authority import CertificateBundle
+
+_NO_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def unmapped_fields(crd: Json, hub: str, conversions: Sequence[Conversion]) -> Iterator[str]:
+    """Yield a message for each field that would be lost, with the line to add."""
+    schemas = {each["name"]: _schema(each) for each in crd["spec"]["versions"]}
+    for conversion in conversions:
+        if hub not in schemas or conversion.version not in schemas:
+            continue
+        named = (*conversion.to_hub, *conversion.from_hub)
+        ways = ((hub, conversion.version, "toHub"), (conversion.version, hub, "fromHub"))
+        for version, other, key in ways:
+            for path in _missing(schemas[version], schemas[other], ()):
+                if not any(_overlap(path, name) for name in named):
+                    yield (
+                        f"{text(path)} of {version} is lost in {other}: name it in {key} of "
+                        f"the conversion of {conversion.version}, as `{text(path)}: null` if "
+                        "it has no counterpart"
+                    )
+
+
+def _schema(version: Json) -> Json:
+    schema: Json = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    properties = schema.get("properties") or {}
+    fields = {name: each for name, each in properties.items() if name not in _NO_FIELDS}
+    return schema | {"properties": fields}
+
+
+def _missing(schema: Json, other: Json, above: FieldPath) -> Iterator[FieldPath]:
+    """Yield the topmost fields of a schema that are missing in another one."""
+    if other.get("x-kubernetes-preserve-unknown-fields") or other.get("additionalProperties"):
+        return
+    others = other.get("properties") or {}
+    for name, inner in (schema.get("properties") or {}).items():
+        if name in others:
+            yield from _missing(inner, others[name], (*above, name))
+        else:
+            yield (*above, name)
+
+
+def _overlap(one: FieldPath, other: FieldPath) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+_INJECTORS = (
+    "cert-manager.io/inject-ca-from",
+    "cert-manager.io/inject-ca-from-secret",
+    "cert-manager.io/inject-apiserver-ca",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Service in front of the operator's Pods."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+    @property
+    def server_name(self) -> str:
+        """Return the name that the API server expects in the certificate."""
+        return f"{self.name}.{self.namespace}.svc"
+
+    def client_config(self) -> Json:
+        """Return the clientConfig of the CRD for this target."""
+        service = {
+            "namespace": self.namespace,
+            "name": self.name,
+            "path": PATH,
+            "port": self.port,
+        }
+        return {"service": service, "url": None}
+
+    def __str__(self) -> str:
+        """Return the Service as `--webhook-service` takes it."""
+        return f"{self.namespace}/{self.name}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """An address of this machine; `replaces_service` allows to replace a Service in the CRD."""
+
+    host: str
+    port: int
+    replaces_service: bool = False
+
+    @property
+    def server_name(self) -> str:
+        """Return the name that the API server expects in the certificate."""
+        return self.host
+
+    def client_config(self) -> Json:
+        """Return the clientConfig of the CRD for this target."""
+        return {"service": None, "url": str(self)}
+
+    def __str__(self) -> str:
+        """Return the address to which the API server sends conversions."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"https://{host}:{self.port}{PATH}"
+
+
+Target: TypeAlias = Service | Url
+
+
+def ca_injector_problem(crd: Json) -> str | None:
+    """Return why another program manages the CRD's CA bundle, None if none does."""
+    name, annotations = crd["metadata"]["name"], crd["metadata"].get("annotations") or {}
+    found = next(filter(annotations.get, _INJECTORS), None)
+    return found and (
+        f"{name} has the annotation {found}, so cert-manager manages its CA bundle: mount the "
+        "Secret of that Certificate in --webhook-cert-dir, or remove the annotation"
+    )
+
+
+def existing_service(crd: Json, target: Target) -> Service | None:
+    """Return the Service in the CRD that `target` must not replace, None without one."""
+    service = _client_config(crd).get("service")
+    if isinstance(target, Service) or target.replaces_service or not service:
+        return None
+    return Service(service["namespace"], service["name"])
+
+
+def patch(crd: Json, target: Target, authorities: bytes) -> Json | None:
+    """Return the merge patch that registers the webhook, None if it is registered.
+
+    With its resourceVersion, a concurrent write is a Conflict.
+    """
+    client_config = {
+        **target.client_config(),
+        "caBundle": base64.b64encode(authorities).decode(),
+    }
+    conversion = crd["spec"].get("conversion") or {}
+    now = _client_config(crd)
+    versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []
+    is_webhook = conversion.get("strategy") == "Webhook" and "v1" in versions
+    if is_webhook and all(now.get(key) == value for key, value in client_config.items()):
+        return None
+    webhook = {"conversionReviewVersions": ["v1"], "clientConfig": client_config}
+    return {
+        "metadata": {"resourceVersion": crd["metadata"]["resourceVersion"]},
+        "spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}},
+    }
+
+
+def is_trusted(crd: Json, authority: bytes) -> bool:
+    """Return whether the CRD's bundle contains a CA (PEM)."""
+    try:
+        bundle = base64.b64decode(_client_config(crd).get("caBundle") or "")
+    except binascii.Error:
+        return False
+    return authority in bundle
+
+
+def _client_config(crd: Json) -> dict[str, Any]:
+    webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
+    return webhook.get("clientConfig") or {}
+
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _MAX_WARNINGS = 1000

@@ -1,8 +1,11 @@
-"""The installed ansible-core, and the newest one that has warm runs."""
+"""The installed ansible-core, the newest one that has warm runs, and its paths."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import re
+from collections.abc import Container
+from pathlib import Path
 
 from operator_runner.core.errors import RunError
 
@@ -30,3 +33,26 @@ def check_core() -> None:
 
 def _installed() -> str:
     return importlib.metadata.version("ansible-core")
+
+
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
+"""As in os.path.expandvars, which Ansible applies to each path; unset variables are kept."""
+_TEMPLATE = re.compile(r"\{[{%#]")
+_CURE = "move the directory, or rename it"
+
+
+def variable_problem(path: Path, variables: Container[str]) -> str:
+    """Return the error of a path with the name of an environment variable; empty for none."""
+    for found in _VARIABLE.finditer(str(path)):
+        if (found[1] or found[2]) in variables:
+            return f"{path}: Ansible puts the value of the variable in place of {found[0]}; {_CURE}"
+    return ""
+
+
+def path_problem(path: Path, variables: Container[str]) -> str:
+    """Return the error of a path that Ansible has in search paths and templates; empty for none."""
+    if ":" in str(path):
+        return f"{path}: Ansible splits search paths at ':'; {_CURE}"
+    if template := _TEMPLATE.search(str(path)):
+        return f"{path}: Ansible evaluates '{template[0]}' as the start of a template; {_CURE}"
+    return variable_problem(path, variables)

@@ -17,6 +17,7 @@ OperatorRunnerError
 from __future__ import annotations
 
 import errno
+import signal
 from collections.abc import Sequence
 
 _EXHAUSTED = {
@@ -140,3 +141,6 @@ def exhausted_resource(error: BaseException | None) -> str | None:
             return _EXHAUSTED[error.errno]
         error = error.__cause__ or error.__context__
     return None
+
+
+INTERRUPTED = 128 + signal.SIGINT

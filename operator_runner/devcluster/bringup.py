@@ -1,4 +1,8 @@
-"""Start a cluster, step by step."""
+"""Start a cluster, step by step, and its addons: CoreDNS, and the provisioner of volumes.
+
+The addons are parts of the cluster like the others, in the namespaces of the node, so that they
+take no image, and their ports cannot collide with other programs of this machine.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
 from rich.console import Console
 
 from operator_runner.devcluster import (
-    addons,
     binaries,
     control_plane,
-    files,
     host,
     image_packing,
-    links,
+    locations,
+    network,
     node,
-    ports,
     process,
     supervision,
 )
@@ -32,9 +35,77 @@ from operator_runner.devcluster.control_plane import (
     Endpoint,
 )
 from operator_runner.devcluster.errors import ClusterError
-from operator_runner.devcluster.health import Prober
 from operator_runner.devcluster.locations import Home
-from operator_runner.devcluster.state import ClusterState, save
+from operator_runner.devcluster.network import Subnets
+from operator_runner.devcluster.supervision import ClusterState, Part, Prober, save_state
+
+DNS, PROVISIONER = "coredns", "local-provisioner"
+_OBJECTS = Path(__file__).with_name("addon-objects.yaml")
+_PROVISIONER_NAME = "operator-runner.dev/local"
+_READY_PORT, _METRICS_PORT = 8181, 8182
+
+
+def start_addons(home: Home, state: ClusterState, subnets: Subnets, programs: Path) -> ClusterState:
+    """Create the objects of the addons and start their programs; the API server must be ready."""
+    objects = Template(_OBJECTS.read_text()).substitute(
+        dns_service=subnets.dns, dns_server=subnets.node, provisioner=_PROVISIONER_NAME
+    )
+    manifest = locations.write_file(home.node / "addons.yaml", objects)
+    # Before the programs: they would wait longer after an answer `forbidden`.
+    kubectl = str(home.bin / "kubectl")
+    process.run_program(kubectl, "create", "--validate=false", f"--filename={manifest}")
+    locations.private_folder(home.volumes)
+    for part in (_coredns(home, subnets, programs), _provisioner(home, subnets, programs)):
+        state = supervision.start(home, state, part)
+    return state
+
+
+def corefile(home: Home, subnets: Subnets) -> str:
+    """Return the configuration of CoreDNS, whose answers are those of clusters of kubeadm.
+
+    Other names do not exist: Pods cannot reach what is outside of the cluster, and after REFUSED,
+    the answer of a server without such a zone, resolvers would try again.
+    """
+    kubeconfig = home.pki / f"{DNS}.kubeconfig"
+    return f"""\
+cluster.local in-addr.arpa ip6.arpa {{
+    bind {subnets.node}
+    errors
+    ready {subnets.node}:{_READY_PORT}
+    kubernetes cluster.local in-addr.arpa ip6.arpa {{
+        kubeconfig "{kubeconfig}"
+        pods insecure
+    }}
+}}
+. {{
+    bind {subnets.node}
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
+}}
+"""
+
+
+def _coredns(home: Home, subnets: Subnets, programs: Path) -> Part:
+    config = locations.write_file(home.node / "Corefile", corefile(home, subnets))
+    command = (str(programs / DNS), f"-conf={config}")
+    # It is ready as soon as it has all Services.
+    health = f"http://{subnets.node}:{_READY_PORT}/ready"
+    return Part(DNS, command, health, node=1)
+
+
+def _provisioner(home: Home, subnets: Subnets, programs: Path) -> Part:
+    command = (
+        str(programs / PROVISIONER),
+        f"--kubeconfig={home.pki / PROVISIONER}.kubeconfig",
+        f"--folder={home.volumes}",
+        f"--provisioner={_PROVISIONER_NAME}",
+        f"--metrics-address={subnets.node}",
+        f"--metrics-port={_METRICS_PORT}",
+    )
+    health = f"http://{subnets.node}:{_METRICS_PORT}/metrics"
+    return Part(PROVISIONER, command, health, node=1)
+
 
 # The link's address is the cluster's own, so the usual port is free there.
 _PORT = 6443
@@ -74,11 +145,15 @@ def _start_control_plane(options: StartOptions) -> ClusterState:
     home = options.home
     programs = binaries.find(binaries.CONTROL_PLANE, options.environment, options.console)
     _make_folders(home)
-    port = ports.require(LOOPBACK, options.port) if options.port else ports.free(LOOPBACK, 1)[0]
+    port = (
+        network.require_port(LOOPBACK, options.port)
+        if options.port
+        else network.free_ports(LOOPBACK, 1)[0]
+    )
     options.report("Starting etcd, kube-apiserver and kube-controller-manager")
     endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, nodes=())
     control = control_plane.prepare(programs, home, endpoint, options.name, options.api_server)
-    state = save(home, ClusterState(process.boot(), endpoint.url, slot=None))
+    state = save_state(home, ClusterState(process.boot(), endpoint.url, slot=None))
     state = _start_api(state, control)
     supervision.wait_until_healthy(home, state, "kube-apiserver")
     return supervision.start(home, state, control.controller_manager())
@@ -98,8 +173,8 @@ def _start_full(options: StartOptions) -> ClusterState:
     nodes = options.nodes or 1
     what = "the node" if nodes == 1 else f"{nodes} nodes"
     options.report(f"Starting {what} and the control plane")
-    subnets = links.create(home.token, nodes)
-    port = ports.require(subnets.host, options.port or _PORT)
+    subnets = network.create_link(home.token, nodes)
+    port = network.require_port(subnets.host, options.port or _PORT)
     addresses = tuple(subnets.node_of(number + 1) for number in range(nodes))
     endpoint = Endpoint(subnets.host, port, subnets.services, addresses)
     control = control_plane.prepare(programs, home, endpoint, options.name, options.api_server)
@@ -117,7 +192,7 @@ def _start_full(options: StartOptions) -> ClusterState:
     for config in configs:
         state = node.join(home, state, config, programs)
     # While the kubelet starts.
-    state = addons.start(home, state, subnets, addon_programs)
+    state = start_addons(home, state, subnets, addon_programs)
     node.wait_until_schedulable(home, state)
     return state
 
@@ -161,12 +236,12 @@ def _finish(options: StartOptions, state: ClusterState) -> None:
     # The controller manager makes it; Pods are refused before.
     supervision.wait_until(options.home, state, has_account, "the default service account")
     supervision.wait_until_healthy(options.home, state)
-    save(options.home, dataclasses.replace(state, ready=True))
+    save_state(options.home, dataclasses.replace(state, ready=True))
 
 
 def _make_folders(home: Home) -> None:
     for folder in (home.path, home.pki, home.logs, home.bin, home.tools, home.etcd):
-        files.private_folder(folder)
+        locations.private_folder(folder)
     for log in home.logs.iterdir():
         log.unlink()
 
@@ -186,4 +261,4 @@ def _write_kubectl(home: Home, programs: Path) -> None:
         "export KUBECONFIG KUBECACHEDIR\n"
         f'exec {shlex.quote(str(programs / "kubectl"))} "$@"\n'
     )
-    files.write(home.bin / "kubectl", script, mode=0o700)
+    locations.write_file(home.bin / "kubectl", script, mode=0o700)

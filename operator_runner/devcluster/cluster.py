@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,19 +17,64 @@ from rich.console import Console
 from operator_runner.devcluster import (
     binaries,
     bringup,
-    cleanup,
-    files,
-    images,
-    namespaces,
+    host,
+    locations,
+    network,
     process,
     supervision,
 )
 from operator_runner.devcluster.control_plane import ApiServerOptions
 from operator_runner.devcluster.errors import ClusterError, NotRunning
 from operator_runner.devcluster.locations import Home, home_of
+from operator_runner.devcluster.node import load_image
 from operator_runner.devcluster.olm import NAMESPACE, SOURCE, Olm
-from operator_runner.devcluster.state import ClusterState, Node, Part, load, save
-from operator_runner.devcluster.supervision import PartStatus
+from operator_runner.devcluster.supervision import (
+    ClusterState,
+    Node,
+    Part,
+    PartStatus,
+    load_state,
+    save_state,
+)
+
+_SECONDS = 30
+
+
+def clean(home: Home) -> None:
+    """End every process of the cluster and remove its link, routes and cgroups.
+
+    Nothing here relies on the stored state: processes are found by their mark, link and cgroups
+    by names that are derived from the home. Files are kept: see `remove`.
+    """
+    deadline = time.monotonic() + _SECONDS
+    # Once more after each round: a program may have been starting another one.
+    while remaining := process.of_cluster(home.path):
+        if time.monotonic() > deadline:
+            pids = ", ".join(str(one.pid) for one in remaining)
+            raise ClusterError(
+                f"the processes {pids} of the cluster are started again after they are killed"
+            )
+        process.kill(remaining)
+    network.remove_link(home.token)
+    host.remove_cgroups(home.token)
+
+
+def forget(home: Home) -> None:
+    """Remove all files but the logs, so that the next start creates a new cluster."""
+    for path in (home.state, home.kubeconfig):
+        path.unlink(missing_ok=True)
+    nodes = (home.node, *home.path.glob("node-*"))
+    written = (home.etcd, home.volumes, home.catalogs.parent, *nodes)
+    for folder in (home.bin, home.tools, home.kubectl_cache, home.pki, *written):
+        if folder.exists():
+            shutil.rmtree(folder)
+
+
+def remove(home: Home) -> None:
+    """Remove every file of the cluster."""
+    if home.path.exists():
+        shutil.rmtree(home.path)
+
 
 # The API server would wait a minute for its clients to close their watches.
 _STOP_GRACE_SECONDS = 2.0
@@ -108,16 +154,16 @@ class Cluster:
             if state is not None:
                 bringup.resume(options, state)
                 return
-            cleanup.clean(self._home)
-            cleanup.forget(self._home)
+            clean(self._home)
+            forget(self._home)
             try:
                 bringup.start(options)
             except KeyboardInterrupt:
                 self._remove()
                 raise
             except BaseException:
-                cleanup.clean(self._home)
-                cleanup.forget(self._home)
+                clean(self._home)
+                forget(self._home)
                 raise
 
     def down(self) -> None:
@@ -128,8 +174,8 @@ class Cluster:
             self._remove()
 
     def _remove(self) -> None:
-        cleanup.clean(self._home)
-        cleanup.remove(self._home)
+        clean(self._home)
+        remove(self._home)
         self._lock_file.unlink(missing_ok=True)
 
     def status(self) -> tuple[PartStatus, ...]:
@@ -141,7 +187,7 @@ class Cluster:
         self._node()
         names: tuple[str, ...] = ()
         for node in self._running().nodes:
-            names = images.load(node, archive)
+            names = load_image(node, archive)
         return names
 
     def install_olm(self) -> None:
@@ -188,7 +234,7 @@ class Cluster:
             }
         )
         enter = (
-            () if state.slot is None else namespaces.entering(self._node(), folder=str(Path.cwd()))
+            () if state.slot is None else supervision.entering(self._node(), folder=str(Path.cwd()))
         )
         return [*enter, *command], environment
 
@@ -217,7 +263,7 @@ class Cluster:
             if running is not None:
                 process.end(running, grace=_STOP_GRACE_SECONDS)
             processes = {key: value for key, value in state.processes.items() if key != name}
-            save(self._home, state.with_processes(processes))
+            save_state(self._home, state.with_processes(processes))
 
     def start_part(self, name: str) -> None:
         """Start a part that was stopped or died, and return when it is well."""
@@ -231,15 +277,15 @@ class Cluster:
 
     def _current(self) -> ClusterState | None:
         """Return the state of a complete start of this boot whose node, if any, still runs."""
-        state = load(self._home)
+        state = load_state(self._home)
         if state is None or not state.ready or state.boot != process.boot():
             return None
-        if not all(namespaces.exist(node) for node in state.nodes):
+        if not all(supervision.node_exists(node) for node in state.nodes):
             return None
         return state
 
     def _running(self) -> ClusterState:
-        state = load(self._home)
+        state = load_state(self._home)
         if state is None or state.boot != process.boot():
             raise NotRunning(
                 f"there is no running cluster {self.name!r}",
@@ -255,7 +301,7 @@ class Cluster:
                 f"the cluster {self.name!r} has a control plane only, and no node",
                 hint="Take it down and start it without --control-plane-only.",
             )
-        if not state.nodes or not all(namespaces.exist(node) for node in state.nodes):
+        if not state.nodes or not all(supervision.node_exists(node) for node in state.nodes):
             raise NotRunning(
                 f"a node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
                 hint="`operator-runner cluster up` starts a new cluster.",
@@ -276,7 +322,7 @@ class Cluster:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold off other commands that change this cluster."""
-        files.private_folder(self._home.path.parent)
+        locations.private_folder(self._home.path.parent)
         while True:
             with self._lock_file.open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)

@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from operator_runner.core.exit_status import INTERRUPTED
+from operator_runner.core.errors import INTERRUPTED
 from operator_runner.devcluster import image_packing
 from operator_runner.devcluster.cluster import Cluster
 from operator_runner.devcluster.errors import ClusterError

@@ -3,15 +3,81 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from operator_runner.core.kubeconfig import render_kubeconfig
-from operator_runner.devcluster import files, ports
-from operator_runner.devcluster.certificates import Authority, KeyPair, signing_key
+from operator_runner.devcluster import locations, network
 from operator_runner.devcluster.locations import Home, name_on_node
-from operator_runner.devcluster.state import Part
+from operator_runner.devcluster.supervision import Part
+from operator_runner.net import x509
+
+_VALIDITY = dt.timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Files of a certificate and its private key, both PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """A certificate authority that signs into one folder."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Create the authority's own key pair as `name`.crt and `name`.key in `folder` (0700)."""
+        self._folder = folder
+        self._key = x509.new_key()
+        self._certificate = x509.issue_ca(
+            self._key, x509.subject_name(name), now=dt.datetime.now(dt.UTC), lifetime=_VALIDITY
+        )
+        self.pair = _store(folder, name, self._certificate, self._key)
+
+    def client(self, file: str, user: str, group: str | None = None) -> KeyPair:
+        """Sign a client certificate: Kubernetes reads CN as the user and O as the group."""
+        return self._sign(file, x509.subject_name(user, group), ())
+
+    def server(self, file: str, names: Sequence[str]) -> KeyPair:
+        """Sign a certificate for the DNS names and IP addresses `names`.
+
+        It is also a client certificate: etcd uses one pair for both.
+        """
+        return self._sign(file, x509.subject_name(file), names)
+
+    def _sign(self, file: str, subject: x509.Name, names: Sequence[str]) -> KeyPair:
+        key = x509.new_key()
+        certificate = x509.issue(
+            key,
+            subject,
+            (self._certificate, self._key),
+            now=dt.datetime.now(dt.UTC),
+            lifetime=_VALIDITY,
+            names=names,
+            purposes=[x509.CLIENT_AUTH, *([x509.SERVER_AUTH] if names else [])],
+        )
+        return _store(self._folder, file, certificate, key)
+
+
+def signing_key(path: Path) -> Path:
+    """Write a private key for signing service account tokens (ES256) to `path`."""
+    return locations.write_file(path, _key_pem(x509.new_key()))
+
+
+def _store(folder: Path, name: str, certificate: x509.Certificate, key: x509.PrivateKey) -> KeyPair:
+    return KeyPair(
+        locations.write_file(folder / f"{name}.crt", x509.certificate_pem(certificate)),
+        locations.write_file(folder / f"{name}.key", _key_pem(key)),
+    )
+
+
+def _key_pem(key: x509.PrivateKey) -> bytes:
+    # The API server finds no public key in the PKCS#8 form of an elliptic key.
+    return x509.key_pem(key, traditional=True)
 
 
 def kubeconfig(*, server: str, authority: Path, user: KeyPair, name: str) -> str:
@@ -121,7 +187,7 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
         authority.server("olm-serving", [endpoint.nodes[0]])
     for path, user_pair in users.items():
         ca = authority.pair.certificate
-        files.write(
+        locations.write_file(
             path, kubeconfig(server=endpoint.url, authority=ca, user=user_pair, name=cluster)
         )
     return credentials
@@ -239,7 +305,7 @@ class ControlPlane:
 
     def _controller(self, name: str, *own: str) -> Part:
         config = self.home.pki / f"{name}.kubeconfig"
-        [port] = ports.free(LOOPBACK, 1)
+        [port] = network.free_ports(LOOPBACK, 1)
         command = (
             str(self.programs / name),
             f"--kubeconfig={config}",
@@ -260,7 +326,7 @@ def prepare(
     programs: Path, home: Home, endpoint: Endpoint, cluster: str, options: ApiServerOptions
 ) -> ControlPlane:
     """Make credentials and choose ports for the control plane of the cluster called `cluster`."""
-    client, peer, metrics = ports.free(LOOPBACK, 3)
+    client, peer, metrics = network.free_ports(LOOPBACK, 3)
     credentials = issue(home, endpoint, cluster)
     etcd_ports = (client, peer, metrics)
     return ControlPlane(programs, home, endpoint, credentials, etcd_ports, options)

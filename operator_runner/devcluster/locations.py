@@ -1,11 +1,16 @@
-"""Locations of files of a local cluster: the user's cache, and a private folder of each cluster."""
+"""Locations of files of a local cluster, and writes that are whole or not at all.
+
+The user's cache has what all clusters share; each cluster has a private folder.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,3 +127,31 @@ def _base(environment: Mapping[str, str], variable: str, fallback: str) -> Path:
     # The XDG base directory specification ignores relative paths.
     given = Path(environment.get(variable, ""))
     return given if given.is_absolute() else Path.home() / fallback
+
+
+def private_folder(path: Path) -> Path:
+    """Create `path` and its missing parents with mode 0700; return it."""
+    missing = [path, *path.parents]
+    for folder in reversed([folder for folder in missing if not folder.exists()]):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    path.chmod(0o700)
+    return path
+
+
+def write_file(path: Path, content: str | bytes, *, mode: int = 0o600) -> Path:
+    """Replace the file at `path` in one step; readers see the old or the new content."""
+    data = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+    draft.replace(path)
+    return path
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until no other process has locked the file `path`, which is made, and lock it."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

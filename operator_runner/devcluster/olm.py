@@ -13,13 +13,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.devcluster import files, host, process, supervision, system_programs
+from operator_runner.devcluster import host, locations, process, supervision
 from operator_runner.devcluster.errors import ClusterError, NotRunning
-from operator_runner.devcluster.health import ESTABLISHED
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.process import Process
-from operator_runner.devcluster.state import ClusterState, Part
+from operator_runner.devcluster.supervision import ESTABLISHED, ClusterState, Part
 
 OPERATOR, CATALOG, SERVER = "olm-operator", "catalog-operator", "opm"
 """The parts; the first two are named as OLM's own Deployments are."""
@@ -80,8 +79,8 @@ class Olm:
             raise ClusterError(
                 f"invalid catalog name {name!r}", hint="Use letters, digits, dots and dashes."
             )
-        system_programs.run(str(self.programs / "opm"), "validate", str(catalog))
-        files.private_folder(self.home.catalogs)
+        process.run_program(str(self.programs / "opm"), "validate", str(catalog))
+        locations.private_folder(self.home.catalogs)
         place = self.home.catalogs / name
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(catalog, place)
@@ -139,7 +138,9 @@ class Olm:
                 "publisher": "operator-runner",
             },
         }
-        manifest = files.write(self.home.catalogs.with_name("source.json"), json.dumps(source))
+        manifest = locations.write_file(
+            self.home.catalogs.with_name("source.json"), json.dumps(source)
+        )
         name = f"catalogsource/{SOURCE}"
         self._kubectl("delete", name, f"--namespace={NAMESPACE}", "--ignore-not-found")
         self._kubectl("apply", f"--filename={manifest}")
@@ -159,7 +160,7 @@ class Olm:
         return Subnets(self.state.slot).node
 
     def _kubectl(self, *arguments: str) -> None:
-        system_programs.run(str(self.home.bin / "kubectl"), *arguments)
+        process.run_program(str(self.home.bin / "kubectl"), *arguments)
 
 
 def _runs(state: ClusterState, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Start, recognise and end the programs of a cluster.
+"""Start, recognise and end the programs of a cluster, and run others to their end.
 
 A process is known by its pid and its start time, so that a pid that the kernel has given to
 another program is never mistaken for ours. Every program also carries the cluster's home in its
@@ -11,13 +11,47 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.devcluster import system_programs
 from operator_runner.devcluster.errors import ClusterError
+
+
+def search_path() -> str:
+    """Return PATH with the folders that Debian leaves out for plain users: ip, runc and more."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+def is_installed(name: str) -> bool:
+    """Return whether the program `name` is installed."""
+    return shutil.which(name, path=search_path()) is not None
+
+
+def run_program(*command: str, stdin: Path | None = None, folder: Path | None = None) -> str:
+    """Run `command` and return what it printed; raise ClusterError if it fails.
+
+    The file `stdin`, if given, is its input; it works in `folder`.
+    """
+    with (stdin or Path(os.devnull)).open("rb") as source:
+        try:
+            done = subprocess.run(
+                command,
+                stdin=source,
+                cwd=folder,
+                env={**os.environ, "PATH": search_path(), "LC_ALL": "C.UTF-8"},
+                capture_output=True,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise ClusterError(f"{command[0]} is not installed") from error
+    if done.returncode:
+        reason = (done.stderr or done.stdout).decode(errors="replace").strip()
+        raise ClusterError(f"`{' '.join(command)}` failed: {reason}")
+    return done.stdout.decode(errors="replace")
+
 
 MARK = "OPERATOR_RUNNER_CLUSTER"
 _PROC = Path("/proc")
@@ -53,7 +87,7 @@ def start(command: Sequence[str], *, mark: Path, log: Path) -> Process:
     parts of the cluster.
     """
     environment = {
-        "PATH": system_programs.search_path(),
+        "PATH": search_path(),
         "HOME": "/nonexistent",
         "LANG": "C.UTF-8",
         MARK: str(mark),
@@ -61,7 +95,7 @@ def start(command: Sequence[str], *, mark: Path, log: Path) -> Process:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         pid = os.posix_spawn(
-            shutil.which(command[0], path=system_programs.search_path()) or command[0],
+            shutil.which(command[0], path=search_path()) or command[0],
             list(command),
             environment,
             file_actions=[

@@ -1,4 +1,10 @@
-"""Files with the operator's own credentials, which runs must not be able to read."""
+"""Files with the operator's own credentials, which runs must not be able to read.
+
+The loaders of credentials of the kubernetes package are imported without the rest of the package.
+Its `__init__` imports both of its clients with requests, oauthlib and websocket: a fifth of the CPU
+time of the operator's imports. Its class ApiClient imports pydantic, 5 MiB. See
+docs/adr/0037-start.md.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +15,40 @@ from typing import Any
 
 from yaml import YAMLError
 
+from operator_runner.core.imports import import_lazily
 from operator_runner.core.kubeconfig import (
     CREDENTIAL_PATHS,
     kubeconfig_files,
     read_kubeconfigs,
 )
-from operator_runner.kube.client_config import incluster_config
+
+import_lazily("kubernetes", "kubernetes.aio")
+
+from kubernetes.aio import client  # noqa: E402 (after the package it is in)
+
+
+def _api_client(*args: Any, **options: Any) -> Any:
+    """Return an ApiClient, as functions of `kube_config` do that the operator does not call."""
+    return client.ApiClient(*args, **options)
+
+
+# Before version 37 the class is imported with its package.
+_IS_LAZY = "ApiClient" not in vars(client)
+if _IS_LAZY:
+    vars(client)["ApiClient"] = _api_client
+
+from kubernetes.aio.client import Configuration  # noqa: E402
+from kubernetes.aio.config import (  # noqa: E402
+    ConfigException,
+    incluster_config,
+    kube_config,
+)
+
+if _IS_LAZY:
+    del vars(client)["ApiClient"]  # others get the class
+
+__all__ = ["ConfigException", "Configuration", "incluster_config", "kube_config"]
+
 
 _in_cluster: Any = incluster_config
 _CACHES = (

@@ -35,7 +35,7 @@ from operator_runner.core.kubeconfig import (
     read_kubeconfigs,
 )
 from operator_runner.core.model import Json
-from operator_runner.kube.client_config import (
+from operator_runner.kube.credential_files import (
     ConfigException,
     Configuration,
     incluster_config,

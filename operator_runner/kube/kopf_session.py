@@ -18,8 +18,7 @@ from yarl import URL
 from operator_runner.core import json_bounds
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.kube.api import is_watch
-from operator_runner.kube.line_splitting import split_lines
-from operator_runner.kube.session import Connection
+from operator_runner.kube.session import Connection, split_lines
 
 _LEVELS_AROUND_ITEM, _LEVELS_AROUND_EVENT = 2, 1
 """Levels of nesting around an object in a list and in a watch event."""

@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,24 @@ from operator_runner.core.fencing import WritePermit
 from operator_runner.kube import credentials
 from operator_runner.kube.credentials import Credentials, is_impersonation
 from operator_runner.net.sockets import wait_closed
+
+
+async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream, of any length; an unterminated last line is dropped.
+
+    aiohttp's own line iteration raises for lines beyond its buffer; objects are larger.
+    """
+    parts: list[bytes] = []
+    async for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            whole = b"".join([*parts, line])
+            parts = []
+            if whole:
+                yield whole
+        if rest:
+            parts.append(rest)
+
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 """Only for connecting, because watches are long; api.py sets a timeout for each request."""

@@ -27,12 +27,12 @@ from operator_runner.kube.api import (
     METADATA_LIST,
     Api,
     error_from_status,
+    list_pages,
     metadata_watch_key,
 )
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.kube.line_splitting import split_lines
 from operator_runner.kube.object_readiness import Health, health_of
-from operator_runner.kube.paging import list_pages
+from operator_runner.kube.session import split_lines
 
 _LIST = f"{METADATA_LIST},{JSON}"
 _WATCH = f"{METADATA},{JSON}"

@@ -1,19 +1,42 @@
 """Self-signed serving certificates of the operator's own servers, created at each start.
 
 The proxy needs TLS because client-go, and so kubectl and helm, sends no token over plain HTTP. The
-metrics server needs it to protect the tokens of scrapers. The private key is only in memory.
+metrics server needs it to protect the tokens of scrapers. The private key is only in memory, and is
+loaded without a file that another process could open.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import os
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from operator_runner.net import x509
-from operator_runner.net.tls_keys import load_cert_chain
+
+
+def load_cert_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Load a certificate (PEM, with its chain) and its key. Raises ssl.SSLError and OSError.
+
+    The ssl module only reads files: these are in memory and exist during the call only.
+    """
+    with _memory_file(certificate) as first, _memory_file(key) as second:
+        context.load_cert_chain(first, second)
+
+
+@contextlib.contextmanager
+def _memory_file(content: bytes) -> Iterator[str]:
+    descriptor = os.memfd_create("tls")
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
 
 _VALIDITY = dt.timedelta(days=3650)
 

@@ -13,6 +13,7 @@ import socket
 import ssl
 import traceback
 from collections.abc import Collection
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import structlog
@@ -22,6 +23,30 @@ from aiohttp.log import server_logger
 
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.net.connections import Connections, OpenConnection, abort
+
+
+async def reachable_host(server: str) -> str | None:
+    """Return the host at which the API server at a URL can connect to this process, else None.
+
+    That is the host of the URL if all of its addresses are local.
+    """
+    host = urlsplit(server).hostname or ""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    is_local = all(_is_local(family, str(address[0])) for family, _, _, _, address in found)
+    return host if is_local else None
+
+
+def _is_local(family: int, address: str) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
 
 _log = structlog.get_logger(__name__)
 

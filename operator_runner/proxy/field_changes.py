@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from operator_runner.core.field_paths import ABSENT, changed_fields, is_cut
 from operator_runner.core.model import LAST_APPLIED, FieldChange, Json, ObjectRef
+from operator_runner.core.object_diff import ABSENT, changed_fields, is_cut
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry.redaction import redact
 

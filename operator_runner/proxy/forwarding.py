@@ -25,15 +25,9 @@ from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import bodies, tunnel
+from operator_runner.proxy.bodies import request_headers, response_headers, upgrade_of
 from operator_runner.proxy.dry_run.forwarding import DryRunForwarder
 from operator_runner.proxy.fencing import is_session, limited_path, may_act, permit, refused
-from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
-from operator_runner.proxy.list_pruning import (
-    deep_objects,
-    pruned_chunks,
-    pruner_of,
-    warn_of_pruned,
-)
 from operator_runner.proxy.ownership_enforcement import (
     Admission,
     Decision,
@@ -42,13 +36,17 @@ from operator_runner.proxy.ownership_enforcement import (
     is_write,
     with_target,
 )
-from operator_runner.proxy.permission_recorder import PermissionRecorder
+from operator_runner.proxy.permission_log import PermissionRecorder
 from operator_runner.proxy.request_info import RequestInfo, ambiguity
 from operator_runner.proxy.response_tracker import (
     MAX_BODY_BYTES,
     WRITES,
     ResponseTracker,
     TrackedRequest,
+    deep_objects,
+    pruned_chunks,
+    pruner_of,
+    warn_of_pruned,
 )
 from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 from operator_runner.core.errors import NotFound
 from operator_runner.core.fencing import Fence
 from operator_runner.core.model import Json
-from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
-from operator_runner.kube.paging import list_pages
+from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api, list_pages
 from operator_runner.proxy.request_info import RequestInfo
 
 _METADATA = (

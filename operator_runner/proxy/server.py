@@ -34,8 +34,7 @@ from operator_runner.proxy.forwarding import Forwarder, RequestCallback
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
 from operator_runner.proxy.ownership_enforcement import Admission
-from operator_runner.proxy.permission_log import PermissionLog
-from operator_runner.proxy.permission_recorder import PermissionRecorder
+from operator_runner.proxy.permission_log import PermissionLog, PermissionRecorder
 from operator_runner.proxy.response_tracker import Observer, ResponseTracker
 from operator_runner.proxy.run_tokens import Grant, Grants, kubeconfig
 from operator_runner.proxy.status_errors import StatusError

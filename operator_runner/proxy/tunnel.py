@@ -17,7 +17,7 @@ from aiohttp.http import StreamWriter
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence
-from operator_runner.proxy.headers import response_headers
+from operator_runner.proxy.bodies import response_headers
 
 _CHUNK_BYTES = 64 * 1024
 _log = structlog.get_logger(__name__)

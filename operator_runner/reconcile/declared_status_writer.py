@@ -18,8 +18,8 @@ from typing import Any
 import structlog
 
 from operator_runner.core.errors import Conflict, Invalid
-from operator_runner.core.merge_patch import replacing
 from operator_runner.core.model import DeclaredStatus, EventSpec, Json, ObjectRef, uid_of
+from operator_runner.core.object_diff import replacing_patch
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status import (
@@ -185,7 +185,7 @@ class DeclaredStatusWriter:
         """Notice fields that the API server has dropped, or changed by defaults."""
         status, conditions = status_of(written), read_conditions(written)
         kept = declared.update(conditions, generation_of(inputs.body), inputs.now)
-        if not replacing(status, declared.fields) and kept == conditions:
+        if not replacing_patch(status, declared.fields) and kept == conditions:
             known.altered, known.missing = ("", ""), frozenset()
             return
         known.altered = (_digest_of(declared, inputs), _present(written, declared))

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from operator_runner.core.field_paths import summarize
 from operator_runner.core.model import Cause, Drift, Json, Trigger, Watch
-from operator_runner.core.object_diff import ObjectDifference
+from operator_runner.core.object_diff import ObjectDifference, summarize
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED
 from operator_runner.reconcile.conditions import (

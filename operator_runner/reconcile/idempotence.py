@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from operator_runner.core.field_paths import summarize
 from operator_runner.core.model import Cause, FieldChange, ObjectRef, RunEvent, Trigger
+from operator_runner.core.object_diff import summarize
 from operator_runner.kube.object_readiness import is_change
 
 _RUNS = 2

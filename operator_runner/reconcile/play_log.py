@@ -16,7 +16,7 @@ from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.core.truncation import truncated
-from operator_runner.telemetry import transcript
+from operator_runner.telemetry import output_thread
 
 _log = structlog.get_logger(__name__)
 _RESULTS = {
@@ -65,7 +65,7 @@ class PlayLog:
     def _log_raw(self, event: RunEvent) -> None:
         # The recap is written as a block.
         if event.stdout and not (self._framed and event.kind == "playbook_on_stats"):
-            transcript.write(event.stdout)
+            output_thread.write_play_output(event.stdout)
 
     def _log_everything(self, event: RunEvent) -> None:
         fields = self._fields(event) | {"event_type": event.kind, "EventData": event.data}
@@ -134,12 +134,12 @@ class PlayLog:
         task, heading = event.data.get("task"), ""
         if task is not None and event.kind != "playbook_on_task_start":
             heading = f"\n TASK [{task}] ******************************** \n"
-        transcript.write(f"\n{_TITLE}\n{heading}{event.stdout}\n\n{_RULE}")
+        output_thread.write_play_output(f"\n{_TITLE}\n{heading}{event.stdout}\n\n{_RULE}")
 
     def _write_block(self, title: str, text: str) -> None:
         resource = f"{self._ref.name}/{self._ref.namespace}"
         heading = f"{title} ({self._ref.gvk}, {resource})"
-        transcript.write(f"\n----- {heading:>70} -----\n\n{text}\n\n----------")
+        output_thread.write_play_output(f"\n----- {heading:>70} -----\n\n{text}\n\n----------")
 
 
 _OF_EACH_RESULT = (

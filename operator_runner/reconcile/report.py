@@ -9,9 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import structlog
 
-from operator_runner.core.cron import format_time
 from operator_runner.core.durations import format_duration
-from operator_runner.core.field_paths import summarize
 from operator_runner.core.model import (
     Cause,
     Drift,
@@ -25,7 +23,9 @@ from operator_runner.core.model import (
     describe,
     uid_of,
 )
+from operator_runner.core.object_diff import summarize
 from operator_runner.core.operator_state import DriftEntry
+from operator_runner.core.timetable import format_time
 from operator_runner.kube.object_readiness import is_change
 from operator_runner.reconcile import conditions, drift, kstatus_conditions, reserved_fields
 from operator_runner.reconcile.conditions import read_conditions

@@ -7,9 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
-from operator_runner.core.cron import format_time
 from operator_runner.core.model import Json, ObjectRef, Watch
-from operator_runner.core.timetable import LAST_FIELD, NEXT_FIELD, TickRecord, Ticks, Timetable
+from operator_runner.core.timetable import (
+    LAST_FIELD,
+    NEXT_FIELD,
+    TickRecord,
+    Ticks,
+    Timetable,
+    format_time,
+)
 from operator_runner.reconcile.conditions import new_condition, put_condition
 
 INVALID = "InvalidSchedule"

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import structlog
 
 from operator_runner.core.errors import ApiError, Conflict, Invalid, NotFound
-from operator_runner.core.merge_patch import replacing
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.core.object_diff import replacing_patch
 from operator_runner.reconcile.conditions import read_conditions, with_reasons
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.protocols import ClusterClient
@@ -61,7 +61,7 @@ class StatusWriter:
             if current is not body:
                 self._other_writers.read(current)
             conditions = read_conditions(current)
-            patch = replacing(status_of(current), fields or {})
+            patch = replacing_patch(status_of(current), fields or {})
             form = _FORMS[self._forms.get(ref.gvk, 0)]
             status = form({**patch, "conditions": update(conditions)})
             if self._without_pruned(ref.gvk, status) == {"conditions": conditions}:

@@ -1,7 +1,8 @@
 """Write log lines and the output of plays in a thread, so that a slow reader delays nothing else.
 
 A write to a pipe that is not read (`kubectl logs` stopped, `| less`) blocks. Here only a thread
-blocks. Records that do not fit into its queue are dropped, counted and reported.
+blocks. Records that do not fit into its queue are dropped, counted and reported. The output of
+plays on stdout is the only text beside the log lines.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
 from collections import deque
@@ -16,6 +18,9 @@ from collections.abc import Iterator
 from typing import TextIO
 
 import structlog
+
+from operator_runner.core.truncation import truncated
+from operator_runner.telemetry.redaction import printable, redact, without_colours
 
 _log = structlog.get_logger(__name__)
 
@@ -195,3 +200,19 @@ def _poll(descriptors: list[int], seconds: float) -> set[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLOUT)
     return {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+
+
+_PIECE_BYTES = 256 * 1024
+"""Limit of one piece of output; all of it is in the artifacts of the run."""
+
+
+def write_play_output(text: str) -> None:
+    """Write text and a line break at once, without escape sequences and possible secrets.
+
+    If stdout is closed, the run continues and the error is logged.
+    """
+    plain = without_colours(truncated(text, _PIECE_BYTES)).replace("\r\n", "\n")
+    try:
+        write(sys.stdout, printable(str(redact(plain))) + "\n")
+    except OSError as error:
+        _log.warning("Cannot write the output of a play", error=str(error))

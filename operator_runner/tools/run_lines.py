@@ -1,8 +1,13 @@
-"""Lines of past runs in the columns of `why`, and Events of operators as such lines. Pure."""
+"""Lines of past runs in the columns of `why`, and Events of operators as such lines. Pure.
+
+Ages are formatted as kubectl does; paths of tasks are relative to the project as far as their
+directories show it.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,9 +16,51 @@ from typing import TypeAlias
 from operator_runner.ansible.rerun_command import Rerun
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.events import CAUSE_ANNOTATION, DURATION_ANNOTATION, RUN_ANNOTATION
-from operator_runner.telemetry.printable import printable
-from operator_runner.tools.ages import age
-from operator_runner.tools.task_paths import with_short_paths
+from operator_runner.telemetry.redaction import printable
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_FORMATS = (
+    (2 * _MINUTE, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (3 * _HOUR, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (2 * _DAY, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+)
+"""Limits in seconds below which an age is written in a unit, and the unit of its remainder."""
+
+
+def age(elapsed: timedelta) -> str:
+    """Return the age in the column AGE of kubectl: `38s`, `5m3s`, `47m`, `3h20m`, `2d4h`, `9d`.
+
+    See HumanDuration of k8s.io/apimachinery/pkg/util/duration. Below zero (clocks differ): `0s`.
+    """
+    seconds = max(0, int(elapsed.total_seconds()))
+    for limit, size, unit, small_size, small_unit in _FORMATS:
+        if seconds < limit:
+            rest = seconds % size // small_size if small_size else 0
+            return f"{seconds // size}{unit}" + (f"{rest}{small_unit}" if rest else "")
+    return f"{seconds // _DAY}d"
+
+
+_PLACE = re.compile(r"(?:(?<=' at )/[^\n]*:\d+(?=\)))|(?:(?<=\), )/[^\n]*:\d+$)")
+"""The position of a task in a message: `(task 'Refuse' at /opt/roles/page/tasks/main.yml:14)`.
+
+Or at the end of one about a preview: `task Migrate (command), /opt/roles/page/tasks/main.yml:17`.
+"""
+
+
+def short_path(path: str) -> str:
+    """Return a path from its last `roles` or `playbooks` on."""
+    parts = path.split("/")
+    starts = [n for n, part in enumerate(parts) if part in {"roles", "playbooks"}]
+    return "/".join(parts[starts[-1] :]) if starts else path
+
+
+def with_short_paths(message: str) -> str:
+    """Return the message of a failed run, or about a task, with a short path of the task."""
+    return _PLACE.sub(lambda found: short_path(found[0]), message)
+
 
 _INDENT = " " * 4
 _WORDS = {

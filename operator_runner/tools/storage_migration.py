@@ -24,6 +24,7 @@ import click
 
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import (
+    INTERRUPTED,
     ApiError,
     ConfigError,
     Conflict,
@@ -31,9 +32,8 @@ from operator_runner.core.errors import (
     NotFound,
     Unavailable,
 )
-from operator_runner.core.exit_status import INTERRUPTED
 from operator_runner.core.model import GVK, Json
-from operator_runner.kube import paging
+from operator_runner.kube import api
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, METADATA_LIST, Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
@@ -243,7 +243,7 @@ class StoredObjects:
 
     async def _list(self, version: str, continue_token: str) -> ObjectPage:
         path = self._target.path(version)
-        list_at = partial(paging.list_page, self._api, path, limit=_PAGE, accept=METADATA_LIST)
+        list_at = partial(api.list_page, self._api, path, limit=_PAGE, accept=METADATA_LIST)
         try:
             answer = await list_at(continue_token)
         except Expired as error:
@@ -252,7 +252,7 @@ class StoredObjects:
             answer = await list_at(error.continue_token)
         return ObjectPage(
             tuple(item["metadata"] for item in answer["items"]),
-            paging.continue_token(answer),
+            api.continue_token(answer),
             answer["metadata"].get("remainingItemCount") or 0,
         )
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from operator_runner.core.canonical_json import canonical_json
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
+from operator_runner.core.object_diff import canonical_json
 
 STDIN = Path("-")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.devcluster import Cluster, ports
+from operator_runner.devcluster import Cluster, network
 from tests.support import certmanager
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import KIND, V1ALPHA1, installed_with, nginx
@@ -110,7 +110,7 @@ def test_cert_manager_issues_and_renews_certificates(
     site: Callable[[int], Site], control_plane: Path, tmp_path: Path
 ) -> None:
     """The API server trusts the operator's certificate by the CRD, after a renewal as well."""
-    (port,) = ports.free("127.0.0.1", 1)
+    (port,) = network.free_ports("127.0.0.1", 1)
     at = site(port)
     at.mount()
     conversion = at.conversion()

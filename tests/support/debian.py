@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from operator_runner.devcluster import files
+from operator_runner.devcluster import locations
 from operator_runner.devcluster.locations import cache_folder
 
 
@@ -17,7 +17,7 @@ def one_apt() -> Iterator[None]:
     """Wait until no other test uses apt-get: it fails at once where another one has its lock."""
     folder = cache_folder(os.environ)
     folder.mkdir(parents=True, exist_ok=True)
-    with files.locked(folder / "apt.lock"):
+    with locations.locked(folder / "apt.lock"):
         yield
 
 

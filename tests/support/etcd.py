@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any
 
 from operator_runner.devcluster import Cluster
-from operator_runner.devcluster.state import load
+from operator_runner.devcluster.supervision import load_state
 
 
 class Etcd:
@@ -17,7 +17,7 @@ class Etcd:
 
     def __init__(self, cluster: Cluster) -> None:
         """Find the port and the certificates of a cluster that is up."""
-        state = load(cluster.home)
+        state = load_state(cluster.home)
         assert state is not None
         command = next(part.command for part in state.parts if part.name == "etcd")
         flags = dict(flag.partition("=")[::2] for flag in command)

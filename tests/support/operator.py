@@ -18,7 +18,7 @@ from typing import Any, Self
 from prometheus_client.parser import text_string_to_metric_families
 
 from operator_runner.core.model import Trigger
-from operator_runner.devcluster import ports
+from operator_runner.devcluster import network
 from tests.support.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[2]
@@ -176,7 +176,7 @@ def copy_project(target: Path) -> Path:
 
 def free_port() -> int:
     """Return a port of 127.0.0.1 that no other test gets."""
-    return ports.free("127.0.0.1", 1)[0]
+    return network.free_ports("127.0.0.1", 1)[0]
 
 
 def _fetch(url: str) -> tuple[int, str]:

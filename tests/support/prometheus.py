@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from operator_runner.devcluster import ports
+from operator_runner.devcluster import network
 from operator_runner.devcluster.locations import cache_folder
 from tests.support.debian import one_apt
 from tests.support.waiting import eventually
@@ -135,7 +135,7 @@ class Prometheus(Client):
     def __init__(self, folder: Path, target: str, rules: str = "groups: []") -> None:
         """Prepare; nothing is started. `target` is host:port, `rules` the text of a rules file."""
         self._folder = folder
-        (port,) = ports.free("127.0.0.1", 1)
+        (port,) = network.free_ports("127.0.0.1", 1)
         super().__init__(f"127.0.0.1:{port}")
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir()

@@ -11,12 +11,12 @@ from operator_runner.telemetry.logs import KOPF_OBJECT_ATTRIBUTE, KOPF_RETRY_TEX
 from tests.support.operator import REPOSITORY
 
 OWNERS = {
-    "cronsim": {"core/cron.py"},
+    "cronsim": {"core/timetable.py"},
     "cryptography": {"net/x509.py"},
     "jmespath": {"config/watches/expressions.py"},
     "jsonpatch": {"proxy/dry_run/patches.py"},
     "kopf": {"controller/sources/primary.py"},
-    "kubernetes": {"kube/client_config.py"},
+    "kubernetes": {"kube/credential_files.py"},
     "opentelemetry": {"telemetry/tracing/provider.py"},
 }
 _IMPORT = re.compile(r"^\s*(?:from|import) ([\w.]+)", re.MULTILINE)

@@ -8,8 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
-from operator_runner.config.flags.capacity import cores
-from operator_runner.config.flags.types import bind_address, go_bool, go_duration, service, shards
+from operator_runner.config.flags.types import (
+    bind_address,
+    cores,
+    go_bool,
+    go_duration,
+    service,
+    shards,
+)
 from operator_runner.core.settings import DEFAULT_WORK_DIR, WebhookSettings
 
 WEBHOOK_FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (

@@ -14,10 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from operator_runner.config.flags import environment
-from operator_runner.config.flags.capacity import capacity, cores
-from operator_runner.core.ansible_core import is_newer_core
-from operator_runner.core.ansible_paths import path_problem
+from operator_runner.config.flags import types
+from operator_runner.config.flags.types import capacity, cores
+from operator_runner.core.ansible_core import is_newer_core, path_problem
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import GVK, Ownership, Watch
@@ -80,7 +79,7 @@ def settings_from(
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
     problems += [*_ownership_problems(options, watches), *_once_problems(options)]
     problems += _job_problems(options, watches)
-    problems += [*_argument_problems(options), *environment.namespace_problems(environ)]
+    problems += [*_argument_problems(options), *types.namespace_problems(environ)]
     if problem := path_problem(options["work_dir"].absolute(), environ):
         problems.append(f"--work-dir: {problem}")
     inventory = environ.get("ANSIBLE_INVENTORY") or None
@@ -94,7 +93,7 @@ def settings_from(
     grace = options["graceful_shutdown_timeout"]
     settings = Settings(
         watches_file=options["watches_file"],
-        namespaces=environment.namespaces(environ),
+        namespaces=types.namespaces(environ),
         kubeconfig=options["kubeconfig"],
         context=options["context"],
         concurrency=_concurrency(options, environ, kinds),
@@ -213,11 +212,11 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
     """Return warnings about ignored and deprecated flags and variables."""
     kinds = [watch.gvk for watch in watches]
     warnings = [
-        *environment.concurrency(environ, kinds).warnings,
-        *environment.verbosity(environ, kinds).warnings,
-        *environment.unwatched_kinds(environ, kinds),
-        *environment.log_warnings(environ),
-        *environment.turbo_warnings(environ),
+        *types.concurrency(environ, kinds).warnings,
+        *types.verbosity(environ, kinds).warnings,
+        *types.unwatched_kinds(environ, kinds),
+        *types.log_warnings(environ),
+        *types.turbo_warnings(environ),
     ]
     if options["metrics_addr"] is not None:
         warnings.append("--metrics-addr is deprecated; use --metrics-bind-address")
@@ -253,7 +252,7 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
 
 
 def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Concurrency:
-    own = environment.concurrency(environ, kinds).values
+    own = types.concurrency(environ, kinds).values
     limit = max(options["max_concurrent_reconciles"] or 0, 0)
     largest = max(limit, *own.values(), 0)
     # With a newer ansible-core, plays run cold in any case.
@@ -279,13 +278,13 @@ def _ansible(
     timeout, idle = options["run_timeout"], options["fork_server_idle_timeout"]
     return AnsibleSettings(
         verbosity=options["ansible_verbosity"],
-        verbosity_of_kind=environment.verbosity(environ, kinds).values,
+        verbosity_of_kind=types.verbosity(environ, kinds).values,
         args=_ansible_args(options),
         log_events=events if events in _LOG_EVENTS else "tasks",
         # A person at a terminal has a line for each task instead.
         framed=encoder == "json",
-        raw_output=environment.raw_output(environ),
-        debug_logs=environment.debug_logs(environ),
+        raw_output=types.raw_output(environ),
+        debug_logs=types.debug_logs(environ),
         skip_facts=environ.get("ANSIBLE_GATHERING") == "explicit",
         inventory=Path(inventory) if inventory else None,
         roles_path=options["ansible_roles_path"] or environ.get("ANSIBLE_ROLES_PATH", ""),
@@ -297,7 +296,7 @@ def _ansible(
         timeout=timeout if timeout > _NONE else None,
         isolate_runs=options["isolate_runs"],
         fork_server_idle_timeout=idle if idle > _NONE else None,
-        disabled_patches=environment.disabled_patches(environ),
+        disabled_patches=types.disabled_patches(environ),
     )
 
 

@@ -19,7 +19,7 @@ from operator_runner.config.watches.map_reader import MapReader, maps
 from operator_runner.config.watches.schedules import read_schedule
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
 from operator_runner.config.watches.status_keys import read_status, read_wake_on
-from operator_runner.core.ansible_paths import path_problem, variable_problem
+from operator_runner.core.ansible_core import path_problem, variable_problem
 from operator_runner.core.model import (
     GVK,
     Deselection,

@@ -17,12 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from operator_runner.core.field_paths import (
-    changed_paths,
-    managed_paths,
-    summarize,
-)
 from operator_runner.core.model import LAST_APPLIED, Json
+from operator_runner.core.object_diff import changed_paths, managed_paths, summarize
 from operator_runner.core.resource_versions import is_certainly_older
 
 _COMPARED = ("labels", "annotations", "ownerReferences", "finalizers")

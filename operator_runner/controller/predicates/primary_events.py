@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from operator_runner.core.field_paths import changed_paths, summarize
 from operator_runner.core.model import (
     LAST_APPLIED,
     Cause,
@@ -25,6 +24,7 @@ from operator_runner.core.model import (
     Watch,
     desired_state,
 )
+from operator_runner.core.object_diff import changed_paths, summarize
 from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED, read_overrides
 from operator_runner.reconcile.request_annotations import ANNOTATIONS, requested_change
 

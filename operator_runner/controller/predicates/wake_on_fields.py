@@ -10,16 +10,43 @@ import hashlib
 import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from operator_runner.config.watches import expressions
-from operator_runner.controller.predicates.failed_expression import (
-    ExpressionPlace,
-    FailedExpression,
-)
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch, uid_of
 from operator_runner.core.truncation import truncated
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionPlace:
+    """The expression `key` of the watch of `gvk`, for the object `ref`."""
+
+    gvk: GVK
+    key: str
+    ref: ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class FailedExpression:
+    """An expression of the watch of `gvk` that fails for the object `ref`.
+
+    `error.key` is where it is in the watch, such as `triggers[0].when`. `resources` are those that
+    the object was about before.
+    """
+
+    gvk: GVK
+    error: ExpressionError
+    ref: ObjectRef
+    uid: str
+    resources: frozenset[ObjectRef] = frozenset()
+
+    @property
+    def place(self) -> ExpressionPlace:
+        """The place of the expression."""
+        return ExpressionPlace(self.gvk, self.error.key, self.ref)
+
 
 _VALUE_BYTES = 40
 """Maximum length of a value that is shown."""

@@ -11,10 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 
 import structlog
 
-from operator_runner.controller.predicates.failed_expression import (
-    ExpressionPlace,
-    FailedExpression,
-)
+from operator_runner.controller.predicates.wake_on_fields import ExpressionPlace, FailedExpression
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
 from operator_runner.core.slot_assignment import slot_of
 from operator_runner.core.truncation import truncated

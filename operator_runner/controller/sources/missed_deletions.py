@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.kube.api import continue_token
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.kube.paging import continue_token
 
 
 class MissedDeletions:

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from operator_runner.core.cron import format_time
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.core.operator_state import ScheduleEntry
-from operator_runner.core.timetable import TickRecord, Timetable
+from operator_runner.core.timetable import TickRecord, Timetable, format_time
 
 _MAX_SLEEP_SECONDS = 30.0
 

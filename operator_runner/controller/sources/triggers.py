@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from operator_runner.controller.predicates.dependent_changes import Version, difference
-from operator_runner.controller.predicates.failed_expression import (
-    ExpressionPlace,
-    FailedExpression,
-)
 from operator_runner.controller.predicates.wake_on_fields import (
     NO_FIELDS,
+    ExpressionPlace,
+    FailedExpression,
     WakeOnFields,
     difference_of,
 )

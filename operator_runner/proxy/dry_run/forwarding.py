@@ -9,14 +9,19 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import hdrs, web
 
-from operator_runner.kube.api import Api, is_watch
-from operator_runner.kube.paging import continue_token
+from operator_runner.kube.api import Api, continue_token, is_watch
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import is_unsupported, media_type
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, Selectors
-from operator_runner.proxy.dry_run.requests import is_read, refusal
-from operator_runner.proxy.dry_run.responses import OK, ApiResponse, not_found, scale_of
-from operator_runner.proxy.dry_run.sending import Sender
+from operator_runner.proxy.dry_run.sending import (
+    OK,
+    ApiResponse,
+    Sender,
+    is_read,
+    not_found,
+    refusal,
+    scale_of,
+)
 from operator_runner.proxy.dry_run.writes import DryRunWrites, Write
 from operator_runner.proxy.ownership_enforcement import Admission
 from operator_runner.proxy.request_info import RequestInfo

@@ -12,8 +12,8 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from operator_runner.core.merge_patch import merged
 from operator_runner.core.model import Json
+from operator_runner.core.object_diff import apply_merge_patch
 from operator_runner.kube.decoding import decode_json, decode_yaml
 from operator_runner.proxy.bodies import APPLY, JSON_PATCH
 
@@ -69,7 +69,7 @@ def _patched(body: Json, kind: str, patch: bytes) -> Json:
         raise ValueError("invalid patch: expected an object")  # noqa: TRY004 (of the client)
     if kind == _STRATEGIC or kind in APPLY:
         return dict(_strategic(body, content))
-    return dict(merged(body, content))
+    return dict(apply_merge_patch(body, content))
 
 
 def _strategic(current: Any, patch: Any, field: str = "") -> Any:

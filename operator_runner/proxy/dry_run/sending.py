@@ -1,22 +1,218 @@
-"""Send the requests of a dry run to the API server, and decode what it returns within bounds."""
+"""Send the requests of a dry run to the API server, and decode what it returns within bounds.
+
+Which requests may be sent, and how they ask for a dry run, is decided here, without I/O.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
 import aiohttp
 from aiohttp import hdrs, web
 
 from operator_runner.core import json_bounds
+from operator_runner.core.model import Json
 from operator_runner.kube.api import JSON
+from operator_runner.kube.decoding import decode_json, decode_yaml, encode_json
 from operator_runner.kube.session import Connection
 from operator_runner.kube.worker_thread import WorkerThread
-from operator_runner.proxy.bodies import is_quick
-from operator_runner.proxy.dry_run.responses import ApiResponse
-from operator_runner.proxy.list_pruning import LEVELS_AROUND_ITEM, deep_items, warn_of_pruned
+from operator_runner.proxy import protobuf
+from operator_runner.proxy.bodies import PROTOBUF, is_quick, response_headers
+from operator_runner.proxy.ownership import can_be_owned
+from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.response_tracker import LEVELS_AROUND_ITEM, deep_items, warn_of_pruned
 from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError
+
+_PREVIEWED = frozenset({"", "status", "scale", "ephemeralcontainers", "resize", "approval"})
+"""Subresources whose writes the API server can try without storing them."""
+_READ = frozenset({"", "status", "scale", "log", "approval", "ephemeralcontainers", "resize"})
+"""Subresources that can be read without an effect; `proxy` passes any request on."""
+_NOT_PREVIEWED = frozenset(
+    {
+        ("", "bindings"),
+        ("image.openshift.io", "imagestreamimports"),
+        ("image.openshift.io", "imagestreammappings"),
+        ("project.openshift.io", "projectrequests"),
+    }
+)
+"""Groups and resources whose creation changes other objects, some whatever the query has."""
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_DRY_RUN = ("dryRun", "All")
+_IDENTITY = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+"""Metadata that the API server sets when it creates an object."""
+
+
+def is_read(method: str) -> bool:
+    """Return whether a method reads only."""
+    return method in _READS
+
+
+def refusal(method: str, info: RequestInfo | None, *, upgraded: bool) -> str:
+    """Return what the request does that cannot be previewed; empty if it can be sent."""
+    reads = is_read(method) and not upgraded
+    if info is None:
+        return "" if reads else "a write outside of the resource API"
+    if not reads and (info.group, info.resource) in _NOT_PREVIEWED:
+        return f"a write to {info.resource}"
+    allowed = _READ if reads else _PREVIEWED
+    return "" if info.subresource in allowed else info.subresource
+
+
+def is_stored(info: RequestInfo) -> bool:
+    """Return whether a write changes an object that can be read later, unlike a review."""
+    return can_be_owned(replace(info, subresource=""))
+
+
+def with_dry_run(query: str) -> str:
+    """Return the query of a write with `dryRun=All` as its only value of dryRun."""
+    kept = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True)]
+    return urlencode([*(each for each in kept if each[0] != _DRY_RUN[0]), _DRY_RUN])
+
+
+def delete_options(kind: str, body: bytes) -> bytes:
+    """Return the body of a deletion that asks for a dry run.
+
+    The API server ignores the query of a deletion that has a body.
+    """
+    given: Any = {}
+    if body and kind != PROTOBUF:
+        try:
+            given = decode_yaml(body) if "yaml" in kind else decode_json(body)
+        except ValueError:
+            given = {}
+    options = given if isinstance(given, dict) else {}
+    return encode_json(
+        {**options, "kind": "DeleteOptions", "apiVersion": "v1", "dryRun": [_DRY_RUN[1]]}
+    )
+
+
+def as_new(body: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object as it is sent to create it under this name."""
+    metadata = {
+        key: value for key, value in (body.get("metadata") or {}).items() if key not in _IDENTITY
+    }
+    return {**body, "metadata": {**metadata, "name": name}}
+
+
+def with_identity(body: dict[str, Any], former: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the name, the uid and the age of a former state of it."""
+    kept = {
+        key: value
+        for key, value in (former.get("metadata") or {}).items()
+        if key in {"name", "uid", "creationTimestamp", "resourceVersion"}
+    }
+    return {**body, "metadata": {**(body.get("metadata") or {}), **kept}}
+
+
+OK, CREATED = 200, 201
+_SUCCESS = range(200, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResponse:
+    """A response: an object of the API, with its status code and headers."""
+
+    code: int
+    body: Json
+    headers: Any = None
+    size: int = 0
+    """Approximate bytes of the body as JSON, 0 if it is small."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the request succeeded."""
+        return self.code in _SUCCESS
+
+    def response(self) -> web.Response:
+        """Return it as it is sent to the client."""
+        headers = {} if self.headers is None else dict(response_headers(self.headers))
+        for name in (hdrs.CONTENT_LENGTH, hdrs.CONTENT_ENCODING, hdrs.CONTENT_TYPE):
+            headers.pop(name, None)
+        return web.Response(
+            status=self.code, body=encode_json(self.body), content_type=JSON, headers=headers
+        )
+
+
+def object_of(kind: str, body: bytes) -> Json:
+    """Return the object of a body. Raises StatusError for an invalid one."""
+    try:
+        content = decode_yaml(body) if "yaml" in kind else decode_json(body)
+    except ValueError as error:
+        raise StatusError(400, f"invalid body: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("metadata") or {}, dict):
+        raise StatusError(400, "invalid body: expected an object with metadata")
+    return content
+
+
+def name_of(kind: str, body: bytes) -> str:
+    """Return the name of an object that is created, empty if the API server generates it."""
+    try:
+        content = protobuf.view(body) if kind == PROTOBUF else object_of(kind, body)
+        return str((content.get("metadata") or {}).get("name") or "")
+    except (StatusError, ValueError):
+        return ""
+
+
+def with_version(body: Json) -> Json:
+    """Return an object with a resourceVersion: clients send back the one that they have read."""
+    metadata = body.get("metadata") or {}
+    return {**body, "metadata": {"resourceVersion": "1", **metadata}}
+
+
+def not_found(info: RequestInfo) -> ApiResponse:
+    """Return the response about an object that does not exist."""
+    group = f"{info.resource}.{info.group}" if info.group else info.resource
+    return ApiResponse(404, status_of(404, "NotFound", f'{group} "{info.name}" not found'))
+
+
+def scale_of(body: Json) -> Json:
+    """Return the Scale of an object."""
+    replicas = (body.get("spec") or {}).get("replicas", 1)
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": body.get("metadata") or {},
+        "spec": {"replicas": replicas},
+        "status": {"replicas": replicas},
+    }
+
+
+def scaled(body: Json, scale: Json) -> Json:
+    """Return an object with the replicas of a Scale. Raises ValueError for an invalid one."""
+    spec = scale.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise ValueError("invalid Scale: spec has to be an object")  # noqa: TRY004 (of the client)
+    replicas = spec.get("replicas", 0)
+    return {**body, "spec": {**(body.get("spec") or {}), "replicas": replicas}}
+
+
+def selectors_of(request: web.BaseRequest) -> dict[str, str]:
+    """Return the selectors in the query of a request."""
+    names = ("labelSelector", "fieldSelector")
+    return {name: request.query[name] for name in names if name in request.query}
+
+
+def item_kind(listed: Json) -> str:
+    """Return the kind of the items of a list."""
+    return str(listed.get("kind", "")).removesuffix("List")
+
+
+def status_of(code: int, reason: str, message: str) -> dict[str, Any]:
+    """Return a Status object of the Kubernetes API."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success" if reason == "" else "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """A list of some thousand objects, which Python decodes in 0.4 s."""
@@ -79,7 +275,7 @@ class Sender:
         return ApiResponse(response.status, decoded, response.headers, len(raw))
 
     async def list(self, grant: Grant, path: str) -> ApiResponse:
-        """Read a list of objects, as other runs get it: see proxy/list_pruning.py."""
+        """Read a list of objects, as other runs get it: see proxy/response_tracker.py."""
         found = await self.send(grant, "GET", path, outer_levels=LEVELS_AROUND_ITEM)
         if found.is_success and (names := await self._deep_items(grant, found)):
             warn_of_pruned(grant, path.partition("?")[0], names)

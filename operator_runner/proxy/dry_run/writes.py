@@ -24,17 +24,14 @@ from operator_runner.proxy import protobuf
 from operator_runner.proxy.bodies import APPLY, PROTOBUF
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, OverlayEntry, Selectors
 from operator_runner.proxy.dry_run.patches import patched
-from operator_runner.proxy.dry_run.requests import (
-    as_new,
-    delete_options,
-    is_stored,
-    with_dry_run,
-    with_identity,
-)
-from operator_runner.proxy.dry_run.responses import (
+from operator_runner.proxy.dry_run.sending import (
     CREATED,
     OK,
     ApiResponse,
+    Sender,
+    as_new,
+    delete_options,
+    is_stored,
     item_kind,
     name_of,
     not_found,
@@ -43,9 +40,10 @@ from operator_runner.proxy.dry_run.responses import (
     scaled,
     selectors_of,
     status_of,
+    with_dry_run,
+    with_identity,
     with_version,
 )
-from operator_runner.proxy.dry_run.sending import Sender
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from operator_runner.proxy.ownership_enforcement import Admission, WriteRequest
 from operator_runner.proxy.request_info import RequestInfo

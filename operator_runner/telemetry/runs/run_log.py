@@ -7,7 +7,7 @@ from typing import Any
 
 from structlog.typing import EventDict, WrappedLogger
 
-from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.redaction import printable
 
 _OWN_KEYS = frozenset(
     {

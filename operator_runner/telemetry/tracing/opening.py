@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.telemetry.tracing.run_spans import Attributes, PathParser
-from operator_runner.telemetry.tracing.traces import NoTraces, Traces
+from operator_runner.telemetry.tracing.run_spans import Attributes, NoTraces, PathParser, Traces
 
 if TYPE_CHECKING:
     from operator_runner.telemetry.tracing.provider import OpenTelemetryTraces

@@ -32,13 +32,13 @@ from operator_runner.telemetry.tracing.run_spans import (
     RUN_ID,
     Attributes,
     PathParser,
+    ReconcileTrace,
     SpanData,
     public_text,
     run_attributes,
     run_error,
     spans_of_run,
 )
-from operator_runner.telemetry.tracing.traces import ReconcileTrace
 
 _log = structlog.get_logger(__name__)
 _SHUTDOWN_SECONDS = 3.0

@@ -1,17 +1,110 @@
-"""Return the file-based catalog of a package. Pure.
+"""Return the file-based catalog of a package from its stored bundles, and write for OperatorHub.
 
 The format is that of operator-registry: documents `olm.package`, `olm.channel`, `olm.bundle`.
+OperatorHub has a folder of each operator in the community repositories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json
-from operator_runner.tools.bundle.manifests import nested
-from operator_runner.tools.bundle.stored_bundles import StoredBundle
-from operator_runner.tools.yaml_io import base64_json, dump
+from operator_runner.tools.bundle.bundle import ANNOTATIONS, PREFIX, dockerfile, write
+from operator_runner.tools.bundle.cluster_service_version import KIND, precedence
+from operator_runner.tools.bundle.manifests import name_of, nested
+from operator_runner.tools.yaml_io import base64_json, dump, load_objects, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBundle:
+    """A bundle that was read from its folder."""
+
+    folder: Path
+    labels: Mapping[str, str]
+    service_version: Json
+    manifests: tuple[Json, ...]
+    """All of them, the ClusterServiceVersion first."""
+    dependencies: tuple[Json, ...]
+    """`type` and `value` of each entry in metadata/dependencies.yaml."""
+
+    @property
+    def package(self) -> str:
+        """Name of the package."""
+        return self.labels[f"{PREFIX}bundle.package.v1"]
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Channels that offer the bundle."""
+        return tuple(self.labels[f"{PREFIX}bundle.channels.v1"].split(","))
+
+    @property
+    def default_channel(self) -> str:
+        """Default channel of the package according to this bundle; empty if it names none."""
+        return self.labels.get(f"{PREFIX}bundle.channel.default.v1", "")
+
+    @property
+    def name(self) -> str:
+        """The name of its ClusterServiceVersion."""
+        return name_of(self.service_version)
+
+    @property
+    def version(self) -> str:
+        """Its semantic version."""
+        return str(nested(self.service_version, "spec", "version"))
+
+
+def read_bundles(folders: Iterable[Path]) -> tuple[StoredBundle, ...]:
+    """Return bundles sorted by version. Raises ConfigError unless all have one package."""
+    found = sorted(
+        (read_bundle(folder) for folder in folders), key=lambda item: precedence(item.version)
+    )
+    packages = sorted({item.package for item in found})
+    if len(packages) != 1:
+        raise ConfigError(
+            f"expected bundles of one package, found: {', '.join(packages) or 'none'}"
+        )
+    names = [item.name for item in found]
+    for name in sorted(set(names)):
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"{name}: {names.count(name)} bundles have this name; pass one of them"
+            )
+    return tuple(found)
+
+
+def read_bundle(folder: Path) -> StoredBundle:
+    """Return the bundle of a folder. Raises ConfigError with the missing or invalid file."""
+    if not (folder / ANNOTATIONS).is_file():
+        raise ConfigError(
+            f"{folder}: {ANNOTATIONS} is missing; name a folder that `operator-runner bundle` wrote"
+        )
+    labels = dict(nested(_one(folder / ANNOTATIONS), "annotations") or {})
+    for label in ("package", "channels", "manifests"):
+        if not labels.get(f"{PREFIX}bundle.{label}.v1"):
+            raise ConfigError(
+                f"{folder / ANNOTATIONS}: annotations: {PREFIX}bundle.{label}.v1 is missing"
+            )
+    files = sorted((folder / labels[f"{PREFIX}bundle.manifests.v1"]).glob("*.yaml"))
+    manifests = [obj for file in files for obj in load_objects(read_text(file), str(file))]
+    versions = [item for item in manifests if item.get("kind") == KIND]
+    if len(versions) != 1:
+        raise ConfigError(f"{folder}: expected one {KIND}, found {len(versions)}")
+    rest = [item for item in manifests if item.get("kind") != KIND]
+    file = folder / "metadata" / "dependencies.yaml"
+    dependencies = _one(file).get("dependencies") or () if file.exists() else ()
+    return StoredBundle(folder, labels, versions[0], (versions[0], *rest), tuple(dependencies))
+
+
+def _one(file: Path) -> Json:
+    found = load_objects(read_text(file), str(file))
+    if len(found) != 1:
+        raise ConfigError(f"{file}: expected one document, found {len(found)}")
+    return found[0]
+
 
 _METADATA = (
     "displayName", "description", "installModes", "keywords", "links", "maintainers", "maturity",
@@ -141,3 +234,31 @@ def _content(published: StoredBundle, image: str) -> Iterator[Json]:
 
 def _property(name: str, value: Json) -> Json:
     return {"type": name, "value": value}
+
+
+def ci_config(reviewers: Sequence[str]) -> str:
+    """Return the text of `ci.yaml`: mode of the upgrade graph, and reviewers."""
+    config: dict[str, object] = {"updateGraph": "replaces-mode"}
+    if reviewers:
+        config["reviewers"] = list(reviewers)
+    return dump(config)
+
+
+def write_operatorhub(
+    bundles: Sequence[StoredBundle], target: Path, reviewers: Sequence[str]
+) -> Path:
+    """Write `operators/PACKAGE` below `target`, with a folder for each version; return it.
+
+    Existing versions are replaced. Raises ConfigError with the path that cannot be written.
+    """
+    home = target / "operators" / bundles[0].package
+    write(home / "ci.yaml", ci_config(reviewers))
+    for item in bundles:
+        folder = home / item.version
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(item.folder, folder)
+        except OSError as error:
+            raise ConfigError(f"{folder}: cannot be written: {error}") from error
+        write(folder / "Dockerfile", dockerfile(item.labels, ""))
+    return home

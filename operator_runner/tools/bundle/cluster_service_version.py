@@ -1,27 +1,79 @@
-"""Assemble the ClusterServiceVersion of a bundle. Pure."""
+"""Validate the options of a bundle and assemble its ClusterServiceVersion. Pure."""
 
 from __future__ import annotations
 
 import copy
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from operator_runner import __version__
+from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, Watch
-from operator_runner.tools.bundle.bundle_options import BundleOptions
-from operator_runner.tools.bundle.descriptors import display_name
 from operator_runner.tools.bundle.manifests import (
     Manifests,
+    Permissions,
     containers,
     name_of,
     nested,
     serves,
     without_cluster_metadata,
 )
-from operator_runner.tools.bundle.owned_crds import owned_crds, sample_resources
-from operator_runner.tools.bundle.permissions import Permissions
+from operator_runner.tools.bundle.owned_crds import display_name, owned_crds, sample_resources
 from operator_runner.tools.yaml_io import indented_json, load
+
+# Semantic Versioning 2.0.0 without build metadata: names of objects cannot contain a plus.
+_VERSION = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9a-z][0-9a-z-]*(\.[0-9a-z][0-9a-z-]*)*)?"
+)
+_CHANNEL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class BundleOptions:
+    """Version, channels and image of a bundle.
+
+    Without `image` the manifests keep theirs; `use_image_digests` rejects images without a digest.
+    """
+
+    version: str
+    channels: tuple[str, ...] = ("alpha",)
+    default_channel: str = ""
+    image: str = ""
+    use_image_digests: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for values that OLM rejects."""
+        problems = []
+        if not _VERSION.fullmatch(self.version):
+            problems.append(
+                f"--version: invalid semantic version {self.version!r}: write one such as 0.0.1"
+            )
+        problems += [
+            f"--channels: invalid channel {channel!r}: use lower-case letters, digits, '-' and '.'"
+            for channel in self.channels
+            if not _CHANNEL.fullmatch(channel)
+        ]
+        if not self.channels:
+            problems.append("--channels: name at least one, such as alpha")
+        if self.default_channel and self.default_channel not in self.channels:
+            problems.append(
+                f"--default-channel: invalid channel {self.default_channel!r}: expected one of"
+                f" {', '.join(self.channels)}"
+            )
+        if problems:
+            raise ConfigError(*problems)
+
+
+def precedence(version: str) -> tuple[object, ...]:
+    """Return a sort key for semantic versions, by the precedence of their specification."""
+    core, _, pre = version.partition("-")
+    numbers = tuple(int(part) for part in core.split("."))
+    # A release is later than its pre-releases; numeric identifiers are earlier than others.
+    parts = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in pre.split(".") if pre)
+    return (numbers, not pre, parts)
+
 
 KIND = "ClusterServiceVersion"
 BUILDER = f"operator-runner-v{__version__}"

@@ -19,14 +19,19 @@ from operator_runner.devcluster import binaries
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.tools import kustomize
 from operator_runner.tools.bundle import catalog as catalogs
-from operator_runner.tools.bundle import operatorhub as hub
+from operator_runner.tools.bundle import catalog as hub
+from operator_runner.tools.bundle.bundle import (
+    ERROR,
+    dockerfile,
+    scorecard,
+    validate,
+    write,
+    write_bundle,
+)
 from operator_runner.tools.bundle.bundle import bundle as make_bundle
-from operator_runner.tools.bundle.bundle import dockerfile
-from operator_runner.tools.bundle.bundle_options import BundleOptions
+from operator_runner.tools.bundle.catalog import read_bundles
+from operator_runner.tools.bundle.cluster_service_version import BundleOptions
 from operator_runner.tools.bundle.manifests import Manifests
-from operator_runner.tools.bundle.stored_bundles import read_bundles
-from operator_runner.tools.bundle.validation import ERROR, scorecard, validate
-from operator_runner.tools.bundle.writer import write, write_bundle
 from operator_runner.tools.yaml_io import load_objects
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)

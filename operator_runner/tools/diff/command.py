@@ -30,11 +30,11 @@ from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     DurationType,
     KindOrNameType,
+    ResourceName,
     cluster_options,
     diff_output_option,
 )
 from operator_runner.tools.resources.output import OutputFormat, print_coloured, print_data
-from operator_runner.tools.resources.resource_name import ResourceName
 from operator_runner.tools.resources.targets import check_selection
 
 if TYPE_CHECKING:
@@ -185,14 +185,14 @@ async def _diff(
 ) -> int:
     """Print the differences as they are found; return the exit status."""
     # Imported here because it takes a second, and `--help` does not need it.
-    from operator_runner.tools.diff.output import (  # noqa: PLC0415
+    from operator_runner.tools.diff.project import (  # noqa: PLC0415
         as_json,
+        open_project,
         painted,
         preview_lines,
         summary,
         with_relative_paths,
     )
-    from operator_runner.tools.diff.project import open_project  # noqa: PLC0415
 
     previews: list[Preview] = []
     async with open_project(settings, watches, kubeconfig) as project:

@@ -1,12 +1,17 @@
-"""Preview the resources of a project against a cluster."""
+"""Preview the resources of a project against a cluster; print diffs of YAML, or JSON."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import difflib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+
+import click
 
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
@@ -15,17 +20,110 @@ from operator_runner.config.watches.selection import is_selected
 from operator_runner.config.watches.versions import belongs_to
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef, Watch
+from operator_runner.core.object_diff import ABSENT, ChangeType, ObjectDifference, changed_fields
 from operator_runner.core.settings import Settings
-from operator_runner.kube.api import Api
+from operator_runner.kube.api import Api, list_pages
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.kind_names import find_watched, of_resources
-from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.preview import Preview, Previewer
+from operator_runner.telemetry.redaction import printable
+from operator_runner.telemetry.runs.record import object_json
+from operator_runner.tools import yaml_io
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.resources.resource_name import ResourceName
+from operator_runner.tools.resources.options import ResourceName
+from operator_runner.tools.run_lines import with_short_paths
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def with_relative_paths(preview: Preview, project: Path) -> Preview:
+    """Return a preview whose paths of tasks are relative to the project, as in other commands."""
+    folder = f"{project}/"
+
+    def relative(text: str) -> str:
+        return with_short_paths(text.replace(folder, ""))
+
+    return replace(
+        preview,
+        unpreviewed=tuple(map(relative, preview.unpreviewed)),
+        failure=relative(preview.failure),
+    )
+
+
+def preview_lines(preview: Preview) -> Iterator[str]:
+    """Yield the diff of each object of a preview, and what could not be previewed."""
+    for difference in preview.differences:
+        yield from _diff_lines(difference)
+    if preview.unpreviewed:
+        yield f"Not previewed for {preview.ref}:"
+        yield from (f"  {printable(each)}" for each in preview.unpreviewed)
+
+
+def painted(line: str) -> str:
+    """Return a line of a diff in its colour; click removes it where there is no terminal."""
+    colour = _COLOURS.get(line[:1])
+    return line if colour is None else click.style(line, fg=colour)
+
+
+def summary(previews: Sequence[Preview]) -> str:
+    """Return the counts: `2 of 3 resources with differences; objects: 1 created, 2 changed`.
+
+    Failed runs are counted at the end.
+    """
+    differing = sum(bool(each.differences) for each in previews)
+    noun = "resource" if len(previews) == 1 else "resources"
+    failed = sum(bool(each.failure) for each in previews)
+    end = f"; {failed} failed" if failed else ""
+    if not differing:
+        return f"No differences, {len(previews)} {noun}{end}"
+    counts = Counter(each.change for one in previews for each in one.differences)
+    parts = (f"{counts[change]} {change.value}" for change in ChangeType if counts[change])
+    return (
+        f"{differing} of {len(previews)} {noun} with differences; objects: {', '.join(parts)}{end}"
+    )
+
+
+def as_json(preview: Preview) -> Json:
+    """Return a preview as `--output=json` prints it."""
+    return {
+        "resource": object_json(preview.ref),
+        "objects": [_object(each) for each in preview.differences],
+        "notPreviewed": list(preview.unpreviewed),
+        "error": preview.failure or None,
+    }
+
+
+def _object(difference: ObjectDifference) -> Json:
+    found = {**object_json(difference.ref), "change": difference.change.value}
+    if difference.change is not ChangeType.CHANGED:
+        return {**found, "before": difference.before, "after": difference.after}
+    fields = [
+        {
+            "path": path,
+            **({} if old is ABSENT else {"before": old}),
+            **({} if new is ABSENT else {"after": new}),
+        }
+        for path, old, new in changed_fields(difference.before, difference.after)
+    ]
+    return {**found, "fields": fields}
+
+
+def _diff_lines(difference: ObjectDifference) -> Iterator[str]:
+    ref = difference.ref
+    name = f"{ref.gvk.api_version} {ref}"
+    before, after = (
+        [] if side is None else yaml_io.dump(side).splitlines()
+        for side in (difference.before, difference.after)
+    )
+    titles = (
+        name if difference.before is not None else "(does not exist)",
+        name if difference.after is not None else "(deleted)",
+    )
+    for line in difflib.unified_diff(before, after, *titles, lineterm=""):
+        yield printable(line)
 
 
 class _NoObserver:

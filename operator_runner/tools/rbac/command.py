@@ -16,20 +16,22 @@ from operator_runner.config.watches import load
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 from operator_runner.proxy.permission_log import read
-from operator_runner.tools.rbac.access_rules import Requirement
-from operator_runner.tools.rbac.check import differences, missing_rules
-from operator_runner.tools.rbac.grants import grants_in
-from operator_runner.tools.rbac.kinds import KindTable
+from operator_runner.tools.rbac.access_rules import KindTable, Requirement
+from operator_runner.tools.rbac.grants import differences, grants_in, missing_rules
 from operator_runner.tools.rbac.manager_deployment import (
     PLACEHOLDER,
     Manager,
     features_of,
     find_manager,
 )
-from operator_runner.tools.rbac.network_policies import network_policies_of
-from operator_runner.tools.rbac.operator_requirements import JOBS, LEADER
-from operator_runner.tools.rbac.render import component, manifest
-from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
+from operator_runner.tools.rbac.render import component, manifest, network_policies_of
+from operator_runner.tools.rbac.requirements import (
+    JOBS,
+    LEADER,
+    RequirementSources,
+    requirements_of,
+    warnings_of,
+)
 from operator_runner.tools.yaml_io import dump_in_order, read_objects
 
 _RECORDED = Path("config/rbac/requests.yaml")

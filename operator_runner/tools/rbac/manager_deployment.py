@@ -13,7 +13,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, Watch
 from operator_runner.core.settings import JobSettings, WebhookSettings
 from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, OWN_NAMESPACE
-from operator_runner.tools.rbac.operator_requirements import EnabledFeatures
+from operator_runner.tools.rbac.requirements import EnabledFeatures
 
 PLACEHOLDER = "system"
 """Namespace in manifests before kustomize sets the real one."""

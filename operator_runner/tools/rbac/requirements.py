@@ -1,16 +1,353 @@
-"""Combine the requirements of the runner and of the roles."""
+"""Requirements of the runner's own API requests and of roles. Pure.
+
+Each request of the runner has its line here. They are those of `controller/sources` (list and
+watch), of `conversion`, and in `kube` of `cluster` (the resource and its status), `events`,
+`leader_election`, `membership`, `shard_leases`, `reviews`, `operator_condition` and `run_archive`,
+and of `ansible.jobs.client`. Those of roles are derived from their recorded requests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from operator_runner.core.model import Watch
-from operator_runner.proxy.request_permissions import Permission
-from operator_runner.tools.rbac.access_rules import Requirement, minimal, without_names
-from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.operator_requirements import EnabledFeatures, requirements_of_runner
-from operator_runner.tools.rbac.role_requirements import requirements_of_roles, unwatched_kinds
+from operator_runner.core.model import Ownership, Watch
+from operator_runner.core.settings import run_archive_names
+from operator_runner.proxy.ownership import can_be_owned
+from operator_runner.proxy.request_info import ANY, OWN, RBAC, Permission, RequestInfo
+from operator_runner.tools.rbac.access_rules import (
+    CLUSTER_WIDE,
+    OWN_NAMESPACE,
+    AccessRule,
+    KindTable,
+    PluralName,
+    Requirement,
+    minimal,
+    without_names,
+)
+
+LEADER, METRICS, WEBHOOK = "leader-election-role", "metrics-auth-role", "webhook-role"
+JOBS = "jobs-role"
+_JOB_VERBS = (
+    ("batch", "jobs", ("create", "delete", "get", "list")),
+    ("", "pods", ("list",)),
+    ("", "secrets", ("create", "delete", "get")),
+)
+_LIST_WATCH = ("list", "watch")
+_CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+@dataclass(frozen=True, slots=True)
+class EnabledFeatures:
+    """Features that flags and environment enable; scopes are those of AccessRule.
+
+    `lease` and `operator_condition` are names, empty if disabled.
+    """
+
+    own_namespace: str = ""
+    """Name of the operator's namespace; empty if kustomize sets it."""
+    scopes: tuple[str, ...] = (CLUSTER_WIDE,)
+    """Watched namespaces."""
+    lease: str = ""
+    lease_scope: str = OWN_NAMESPACE
+    shards: bool = False
+    run_archives: bool = False
+    """Whether runs are kept in ConfigMaps beside the Lease."""
+    reviews: bool = False
+    """Whether readers of metrics are authenticated and authorized by the API server."""
+    reviewer: str = "--metrics-require-rbac"
+    """The flag or the sidecar that asks the API server."""
+    operator_condition: str = ""
+    webhook: bool = False
+    """Whether the conversion webhook registers itself in the CRDs."""
+    webhook_secret: tuple[str, str] | None = None
+    """Scope and name of the Secret with the certificates that all replicas use."""
+    job_secret: tuple[str, str] | None = None
+    """Scope and name of the Secret with the certificates of the port for Jobs."""
+    job_port: int = 0
+    """Port for Jobs; 0 if there is no Service for it."""
+    inject_owner_ref: bool = True
+
+    def where(self, plural: PluralName) -> tuple[str, ...]:
+        """Return the scopes in which a kind is watched."""
+        return self.scopes if plural.namespaced else (CLUSTER_WIDE,)
+
+
+def requirements_of_runner(
+    watches: Sequence[Watch], kinds: KindTable, features: EnabledFeatures
+) -> Iterator[Requirement]:
+    """Yield the requirements of the runner, independent of roles."""
+    for watch in watches:
+        yield from _of_watch(watch, kinds, features)
+    yield from _of_process(features)
+    if features.webhook_secret and any(watch.conversions for watch in watches):
+        reason = "the replicas share the certificates of the conversion webhook"
+        yield from _of_certificates(*features.webhook_secret, reason, WEBHOOK)
+    if features.job_secret and any(watch.job for watch in watches):
+        reason = "the replicas share the certificates of the port for Jobs"
+        yield from _of_certificates(*features.job_secret, reason, JOBS)
+
+
+def _of_certificates(scope: str, name: str, reason: str, role: str) -> Iterator[Requirement]:
+    yield Requirement(AccessRule("", "secrets", "create", scope), reason, role)
+    for verb in ("get", "update"):
+        yield Requirement(AccessRule("", "secrets", verb, scope, name), reason, role)
+
+
+def _of_jobs(watch: Watch, own_namespace: str) -> Iterator[Requirement]:
+    """Yield the requirements of the Jobs of a watch; each run has a name of its own."""
+    if watch.job is None:
+        return
+    namespace = watch.job.namespace
+    scope = OWN_NAMESPACE if namespace in {"", own_namespace} else namespace
+    for group, resource, verbs in _JOB_VERBS:
+        for verb in verbs:
+            reason = f"runs of {watch.gvk.kind} are Jobs"
+            yield Requirement(AccessRule(group, resource, verb, scope), reason, JOBS)
+
+
+def _of_resources(watch: Watch) -> Iterator[tuple[str, str, str]]:
+    """Yield subresource, verb and reason of the requests for the resources of a watch."""
+    kind = watch.gvk.kind
+    for verb in ("get", *_LIST_WATCH):
+        yield "", verb, f"the runner watches and reads {kind}"
+    if watch.finalizer is not None:
+        reason = f"the runner adds and removes the finalizer {watch.finalizer.name}"
+        yield "", "patch", reason
+    if watch.deselection is not None:
+        name = watch.deselection.annotation
+        yield "", "patch", f"the runner adds and removes the annotation {name}"
+    if not watch.gvk.is_built_in:
+        # It would be much for all ConfigMaps; users who need answers grant it.
+        yield "", "patch", f"the runner answers `operator-runner reconcile` of {kind}"
+    if watch.manage_status:
+        yield "/status", "patch", f"the runner writes the conditions of {kind}"
+
+
+def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
+    gvk, plural = watch.gvk, kinds.plural(watch.gvk)
+    for scope in features.where(plural):
+        for suffix, verb, reason in _of_resources(watch):
+            yield Requirement(AccessRule(gvk.group, plural.name + suffix, verb, scope), reason)
+    for scope in _scopes_of_events(plural, features):
+        for verb in ("create", "patch"):
+            reason = f"the runner emits Events about {gvk.kind}"
+            yield Requirement(AccessRule("events.k8s.io", "events", verb, scope), reason)
+    if watch.conversions and features.webhook:
+        name = f"{plural.name}.{gvk.group}"
+        for verb in ("get", "patch"):
+            rule = AccessRule(*_CRDS, verb, CLUSTER_WIDE, name)
+            reason = f"the runner registers the conversion webhook of {gvk.kind}"
+            yield Requirement(rule, reason, WEBHOOK)
+    yield from _of_related(watch, kinds, features)
+    yield from _of_jobs(watch, features.own_namespace)
+
+
+def _scopes_of_events(plural: PluralName, features: EnabledFeatures) -> tuple[str, ...]:
+    """Return where Events are written: those about cluster-scoped objects are in `default`.
+
+    An operator of all namespaces needs no Role there, which kustomize's `namespace` would move.
+    """
+    if plural.namespaced or CLUSTER_WIDE in features.scopes:
+        return features.scopes
+    return ("default",)
+
+
+def _of_related(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
+    """Yield the requirements of watches of objects that are not reconciled themselves."""
+    for gvk, relation in (
+        *((each.gvk, f"that {watch.gvk.kind} references") for each in watch.references),
+        *((each.gvk, f"that trigger runs of {watch.gvk.kind}") for each in watch.triggers),
+        *((each.gvk, f"whose fields {watch.gvk.kind} depends on") for each in watch.wake_on),
+    ):
+        plural = kinds.plural(gvk)
+        for scope in features.where(plural):
+            for verb in _LIST_WATCH:
+                rule = AccessRule(gvk.group, plural.name, verb, scope)
+                yield Requirement(rule, f"the runner watches objects {relation}")
+
+
+def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
+    if features.lease:
+        group, scope = "coordination.k8s.io", features.lease_scope
+        yield Requirement(AccessRule(group, "leases", "create", scope), "--leader-elect", LEADER)
+        for verb in ("get", "update"):
+            rule = AccessRule(group, "leases", verb, scope, features.lease)
+            yield Requirement(rule, "--leader-elect", LEADER)
+    if features.lease and features.shards:
+        # The names of the Leases of replicas are random.
+        for verb in ("create", "get", *_LIST_WATCH, "update", "delete"):
+            rule = AccessRule("coordination.k8s.io", "leases", verb, features.lease_scope)
+            yield Requirement(rule, "--shards: each replica has a Lease", LEADER)
+    yield from _of_run_archives(features)
+    if features.reviews:
+        for group, resource in (
+            ("authentication.k8s.io", "tokenreviews"),
+            ("authorization.k8s.io", "subjectaccessreviews"),
+        ):
+            yield Requirement(AccessRule(group, resource, "create"), features.reviewer, METRICS)
+    if name := features.operator_condition:
+        for verb in ("get", "patch"):
+            rule = AccessRule(
+                "operators.coreos.com", "operatorconditions", verb, OWN_NAMESPACE, name
+            )
+            yield Requirement(rule, "OPERATOR_CONDITION_NAME")
+
+
+def _of_run_archives(features: EnabledFeatures) -> Iterator[Requirement]:
+    if not (features.lease and features.run_archives):
+        return
+    scope, reason = features.lease_scope, "--keep-runs"
+    yield Requirement(AccessRule("", "configmaps", "create", scope), reason, LEADER)
+    for name in run_archive_names(features.lease):
+        for verb in ("get", "patch"):
+            yield Requirement(AccessRule("", "configmaps", verb, scope, name), reason, LEADER)
+
+
+_CHANGES = frozenset({"delete", "patch", "update"})
+
+
+def requirements_of_roles(
+    recorded: Sequence[Permission],
+    watches: Sequence[Watch],
+    kinds: KindTable,
+    features: EnabledFeatures,
+) -> Iterator[Requirement]:
+    """Yield the requirements of recorded requests, and of watching the objects that roles create.
+
+    Requests of kinds that are no longer watched are skipped, see `unwatched_kinds`.
+    """
+    by_kind = {watch.gvk.kind_and_group: watch for watch in watches}
+    granted: defaultdict[tuple[str, str], list[Permission]] = defaultdict(list)
+    for permission in recorded:
+        where = permission.namespace if permission.role.startswith("roles/") else ""
+        granted[permission.role, where].append(permission)
+    for permission in recorded:
+        watch = by_kind.get(permission.by)
+        if watch is None and permission.by:
+            continue
+        if permission.role:
+            yield from _granting(permission, watch, features)
+            continue
+        where = permission.namespace if permission.resource == "roles" else ""
+        bound = f"{permission.resource}/{permission.name}" if _binds(permission) else None
+        for scope in _scopes(permission, features):
+            held = tuple(_rule(each, scope) for each in granted.get((bound or "", where), ()))
+            yield Requirement(_rule(permission, scope), _who(watch), instead=held if bound else ())
+        if watch is not None and _is_followed(permission, watch, kinds, features):
+            yield from _following(permission, watch, features)
+        if watch is not None and permission.resource and features.inject_owner_ref:
+            yield from _verifying(permission, watch, features)
+
+
+def unwatched_kinds(recorded: Sequence[Permission], watches: Sequence[Watch]) -> list[str]:
+    """Return the kinds of recorded requests that are no longer watched."""
+    names = {watch.gvk.kind_and_group for watch in watches} | {""}
+    return sorted({permission.by for permission in recorded} - names)
+
+
+def _granting(
+    permission: Permission, watch: Watch | None, features: EnabledFeatures
+) -> Iterator[Requirement]:
+    """Yield the requirement of a rule that a role grants: the rule, or `escalate`.
+
+    A wildcard needs `escalate`, because required rules have none.
+    """
+    resource = permission.role.partition("/")[0]
+    for scope in _scopes(permission, features):
+        rule, escalate = _rule(permission, scope), AccessRule(RBAC, resource, "escalate", scope)
+        texts = {rule.verb, rule.group, rule.resource, rule.resource[:2], rule.path[-1:]}
+        required, other = (escalate, rule) if texts & {"*", "*/"} else (rule, escalate)
+        yield Requirement(required, f"{_who(watch)} for {permission.role}", instead=(other,))
+
+
+def _binds(permission: Permission) -> bool:
+    return (permission.group, permission.verb) == (RBAC, "bind")
+
+
+def _rule(permission: Permission, scope: str) -> AccessRule:
+    """Return the rule of a permission; names with ANY differ for each resource."""
+    name = "" if _binds(permission) and ANY in permission.name else permission.name
+    group, resource, path = permission.group, permission.resource, permission.path
+    return AccessRule(group, resource, permission.verb, "" if path else scope, name, path)
+
+
+def _following(
+    permission: Permission, watch: Watch, features: EnabledFeatures
+) -> Iterator[Requirement]:
+    """Yield the requirements of watching a kind that a role creates."""
+    for scope in features.scopes if permission.namespace else (CLUSTER_WIDE,):
+        for verb in ("list", "watch"):
+            reason = f"the runner watches objects that {_content(watch)} creates"
+            yield Requirement(
+                AccessRule(permission.group, permission.resource, verb, scope), reason
+            )
+
+
+def _verifying(
+    permission: Permission, watch: Watch, features: EnabledFeatures
+) -> Iterator[Requirement]:
+    """Yield the requirements of reading the owner of an object that a role writes."""
+    info = RequestInfo(permission.group, "", permission.namespace, *_split(permission.resource))
+    if not can_be_owned(replace(info, subresource="")):
+        return
+    verbs: tuple[str, ...] = ()
+    if watch.ownership is Ownership.IGNORE:
+        verbs = ("get",) if permission.verb == "update" and not info.subresource else ()
+    elif permission.verb == "deletecollection":
+        verbs = ("list",)
+    elif permission.verb in _CHANGES or (permission.verb == "create" and info.subresource):
+        adopts = watch.ownership is Ownership.ADOPT and permission.verb in {"patch", "update"}
+        verbs = ("get", "patch") if adopts else ("get",)
+    for scope, verb in itertools.product(_scopes(permission, features), verbs):
+        reason = f"the proxy reads the owner of objects that {_content(watch)} writes"
+        yield Requirement(
+            AccessRule(permission.group, info.resource, verb, scope, permission.name), reason
+        )
+
+
+def _is_followed(
+    permission: Permission, watch: Watch, kinds: KindTable, features: EnabledFeatures
+) -> bool:
+    info = RequestInfo(permission.group, "", permission.namespace, *_split(permission.resource))
+    if permission.verb != "create" or not permission.resource or not can_be_owned(info):
+        return False
+    ignored = {(gvk.group, kinds.plural(gvk).name) for gvk in watch.blacklist}
+    is_far = not permission.namespace and kinds.plural(watch.gvk).namespaced
+    return (
+        features.inject_owner_ref
+        and (watch.watch_cluster_scoped_resources or not is_far)
+        and watch.watch_dependent_resources
+        and (permission.group, permission.resource) not in ignored
+    )
+
+
+def _split(resource: str) -> tuple[str, str, str]:
+    """Return resource, name and subresource, the arguments of RequestInfo."""
+    plural, _, subresource = resource.partition("/")
+    return plural, "", subresource
+
+
+def _scopes(permission: Permission, features: EnabledFeatures) -> tuple[str, ...]:
+    if permission.namespace and permission.namespace == features.own_namespace:
+        return (OWN_NAMESPACE,)
+    fixed: Mapping[str, tuple[str, ...]] = {OWN: features.scopes, ANY: (CLUSTER_WIDE,)}
+    return fixed.get(permission.namespace, (permission.namespace,))
+
+
+def _who(watch: Watch | None) -> str:
+    return (
+        "a program outside of runs requests it"
+        if watch is None
+        else f"{_content(watch)} requests it"
+    )
+
+
+def _content(watch: Watch) -> str:
+    path = watch.content.path
+    return f"the role {path.name}" if watch.content.role else f"the playbook {path.name}"
 
 
 @dataclass(frozen=True, slots=True)

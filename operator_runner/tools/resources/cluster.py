@@ -14,7 +14,7 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.kind_names import find_kind, of_resources
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.resources.resource_name import ResourceName
+from operator_runner.tools.resources.options import ResourceName
 
 _FIELD_MANAGER = "operator-runner-cli"
 _POLL_SECONDS = 0.25

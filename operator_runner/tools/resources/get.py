@@ -16,8 +16,7 @@ import click
 
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef, uid_of
-from operator_runner.telemetry.printable import printable
-from operator_runner.tools.ages import age
+from operator_runner.telemetry.redaction import printable
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,
@@ -33,11 +32,11 @@ from operator_runner.tools.resources.output import (
     print_row,
     print_table,
 )
+from operator_runner.tools.run_lines import age
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
-    from operator_runner.tools.operator_api.next_runs import Queues
-    from operator_runner.tools.operator_api.watched_kinds import WatchedKind
+    from operator_runner.tools.operator_api.watched_kinds import Queues, WatchedKind
     from operator_runner.tools.resources.cluster import ClusterView
     from operator_runner.tools.resources.listing import ResourceSelection
     from operator_runner.tools.resources.summary import Summary, SummaryState
@@ -93,8 +92,10 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
     """List the resources; return the exit status."""
     # The API client is slow to import, and --help does not need it.
     from operator_runner.tools.operator_api.discovery import find_operators  # noqa: PLC0415
-    from operator_runner.tools.operator_api.next_runs import queues_of  # noqa: PLC0415
-    from operator_runner.tools.operator_api.watched_kinds import watched_kinds  # noqa: PLC0415
+    from operator_runner.tools.operator_api.watched_kinds import (  # noqa: PLC0415
+        queues_of,
+        watched_kinds,
+    )
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
     from operator_runner.tools.resources.listing import select, summaries  # noqa: PLC0415
     from operator_runner.tools.resources.summary import with_queues  # noqa: PLC0415
@@ -160,9 +161,7 @@ def _place(selection: ResourceSelection) -> str:
 
 
 def _nothing(selection: ResourceSelection, watched: Collection[WatchedKind]) -> str:
-    from operator_runner.tools.operator_api.watched_kinds import (  # noqa: PLC0415 (slow import)
-        other_namespaces,
-    )
+    from operator_runner.tools.operator_api.watched_kinds import other_namespaces  # noqa: PLC0415
 
     place = _place(selection)
     if not selection.kinds:
@@ -352,11 +351,11 @@ class _Watching:
 
     async def _follow_operators(self, work_dir: Path | None) -> NoReturn:
         """Show what changes in queues, and the Events of runs, which follow their statuses."""
-        from operator_runner.tools.operator_api.discovery import (  # noqa: PLC0415 (slow import)
-            follow_operators,
+        from operator_runner.tools.operator_api.discovery import follow_operators  # noqa: PLC0415
+        from operator_runner.tools.operator_api.watched_kinds import (  # noqa: PLC0415
+            queues_of,
+            watched_kinds,
         )
-        from operator_runner.tools.operator_api.next_runs import queues_of  # noqa: PLC0415
-        from operator_runner.tools.operator_api.watched_kinds import watched_kinds  # noqa: PLC0415
 
         found = follow_operators(
             self._cluster.api, self._cluster.namespace, work_dir, pause=_POLL_SECONDS

@@ -1,21 +1,44 @@
-"""Arguments and options that the commands for resources share."""
+"""Arguments and options that the commands for resources share, and their completion in a shell.
+
+Kinds, names and namespaces are completed from the cluster of the command line.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from operator_runner.core.durations import DURATION_HINT, parse_duration
-from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.tools.kubeconfig import kubeconfig_options
+from operator_runner.core.errors import ApiError, ConfigError, OperatorRunnerError
+from operator_runner.tools.kubeconfig import kubeconfig_of, kubeconfig_options
 from operator_runner.tools.resources.output import OutputFormat
-from operator_runner.tools.resources.resource_name import ResourceName
+
+if TYPE_CHECKING:
+    from operator_runner.tools.resources.cluster import ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceName:
+    """A resource as a user names it: `pages/page-sample`."""
+
+    kind: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> ResourceName:
+        """Split KIND/NAME. Raises ValueError."""
+        kind, _, name = text.partition("/")
+        if not kind or not name or "/" in name:
+            raise ValueError(f"invalid resource {text!r}: write KIND/NAME, such as pages/home")
+        return cls(kind, name)
+
 
 _Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -40,7 +63,7 @@ class NameType(click.ParamType[ResourceName]):
     ) -> list[CompletionItem]:
         """Return resources of the cluster that begin with `incomplete`."""
         del param
-        from operator_runner.tools.resources.completion import complete_names  # noqa: PLC0415
+        # FOLDED
 
         return complete_names(ctx, incomplete)
 
@@ -61,7 +84,7 @@ class KindOrNameType(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Return kinds or resources of the cluster that begin with `incomplete`."""
         del param
-        from operator_runner.tools.resources.completion import complete_kinds  # noqa: PLC0415
+        # FOLDED
 
         return complete_kinds(ctx, incomplete)
 
@@ -69,9 +92,9 @@ class KindOrNameType(click.ParamType[str]):
 def _complete_namespaces(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    from operator_runner.tools.resources import completion  # noqa: PLC0415 (slow import)
+    # FOLDED
 
-    return completion.complete_namespaces(ctx, incomplete)
+    return complete_namespaces(ctx, incomplete)
 
 
 class DurationType(click.ParamType[timedelta]):
@@ -167,3 +190,83 @@ def complete(work: Coroutine[Any, Any, _Result]) -> _Result:
 def _file_problem(error: OSError) -> str:
     """Return `out.html: No such file or directory`; other errors have no file."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+
+
+_TIMEOUT_SECONDS = 10.0
+"""A shell waits for its completions; without an answer there are none."""
+_Item = TypeVar("_Item")
+
+
+def complete_kinds(context: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Return the kinds of CRDs that begin with `incomplete`, and `KIND/NAME` if it is one kind."""
+    kinds = [] if "/" in incomplete else _matching(read_cluster(context, _kinds), incomplete)
+    names = [] if len(kinds) > 1 else complete_names(context, incomplete)
+    return [*map(CompletionItem, kinds), *names]
+
+
+def complete_names(context: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Return `KIND/NAME` of the resources that begin with `incomplete`.
+
+    As long as more than one kind is possible, their names are returned, with the slash.
+    """
+    kind, slash, _ = incomplete.partition("/")
+    if not slash:
+        possible = _matching(read_cluster(context, _kinds), incomplete)
+        if len(possible) != 1:
+            return [CompletionItem(f"{each}/") for each in possible]
+        kind = possible[0]
+
+    async def read(cluster: ClusterView) -> list[str]:
+        from operator_runner.tools.resources import listing  # noqa: PLC0415 (slow import)
+
+        found = await listing.refs(cluster.api, cluster.resource(kind), cluster.namespace)
+        return [f"{kind}/{each.name}" for each in found]
+
+    names = read_cluster(context, read)
+    return [CompletionItem(each) for each in (_matching(names, incomplete) if slash else names)]
+
+
+def complete_namespaces(context: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Return the namespaces that begin with `incomplete`."""
+
+    async def read(cluster: ClusterView) -> list[str]:
+        from operator_runner.kube.api import list_pages  # noqa: PLC0415 (slow import)
+
+        pages = list_pages(cluster.api, "/api/v1/namespaces")
+        return [each["metadata"]["name"] async for page in pages for each in page["items"]]
+
+    return [CompletionItem(each) for each in _matching(read_cluster(context, read), incomplete)]
+
+
+async def _kinds(cluster: ClusterView) -> list[str]:
+    from operator_runner.tools.resources import listing  # noqa: PLC0415 (slow import)
+
+    # Where groups share a kind, its plural alone is that of the first group.
+    return sorted(
+        f"{each.plural}.{each.gvk.group}" if cluster.is_ambiguous(each.gvk.kind) else each.plural
+        for each in listing.custom_kinds(cluster.served)
+    )
+
+
+def _matching(values: list[str], incomplete: str) -> list[str]:
+    return [each for each in values if each.startswith(incomplete)]
+
+
+def read_cluster(
+    context: click.Context, read: Callable[[ClusterView], Awaitable[list[_Item]]]
+) -> list[_Item]:
+    """Return what is read from the cluster of the command line; nothing on errors."""
+    # Imported here because it is slow, and before the timeout begins.
+    from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
+
+    async def run() -> list[_Item]:
+        async with (
+            asyncio.timeout(_TIMEOUT_SECONDS),
+            open_cluster(kubeconfig_of(context), context.params.get("namespace")) as cluster,
+        ):
+            return await read(cluster)
+
+    try:
+        return asyncio.run(run())
+    except (OperatorRunnerError, OSError, TimeoutError):
+        return []

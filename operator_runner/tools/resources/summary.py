@@ -23,11 +23,10 @@ from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile import drift
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
-from operator_runner.tools.run_lines import line_of
-from operator_runner.tools.task_paths import with_short_paths
+from operator_runner.tools.run_lines import line_of, with_short_paths
 
 if TYPE_CHECKING:
-    from operator_runner.tools.operator_api.next_runs import NextRun, Queues
+    from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
 
 _READY = ("Ready", "Available", "Successful")
 """The first of these conditions that exists is shown as READY."""

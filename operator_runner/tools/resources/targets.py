@@ -10,15 +10,15 @@ import click
 
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef
-from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.redaction import printable
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,
+    ResourceName,
     cluster_options,
     data_output_option,
 )
 from operator_runner.tools.resources.output import OutputFormat, print_data
-from operator_runner.tools.resources.resource_name import ResourceName
 
 if TYPE_CHECKING:
     from operator_runner.tools.resources.cluster import ClusterView, NamedResource

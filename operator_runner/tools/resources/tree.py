@@ -1,4 +1,4 @@
-"""Command `operator-runner tree KIND/NAME`."""
+"""Command `operator-runner tree KIND/NAME`: objects below the resource that owns them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from operator_runner.core.errors import Forbidden, NotFound, Unavailable
-from operator_runner.core.model import Json, ObjectRef
+from operator_runner.core.model import Json, ObjectRef, uid_of
+from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from operator_runner.reconcile.conditions import conditions_by_type
-from operator_runner.tools.ages import age
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     NameType,
+    ResourceName,
     cluster_options,
     complete,
     list_output_option,
@@ -27,12 +28,90 @@ from operator_runner.tools.resources.output import (
     print_document,
     print_table,
 )
-from operator_runner.tools.resources.resource_name import ResourceName
+from operator_runner.tools.run_lines import age
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
     from operator_runner.tools.resources.cluster import ClusterView, NamedResource
-    from operator_runner.tools.resources.ownership_tree import TreeNode
+
+
+@dataclass(slots=True)
+class TreeNode:
+    """An object with those that belong to it, ordered by kind, namespace and name."""
+
+    ref: ObjectRef
+    metadata: Json
+    children: list[TreeNode] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[TreeNode]:
+        """The node and all nodes below it."""
+        return [self, *(below for child in self.children for below in child.all)]
+
+
+@dataclass(frozen=True, slots=True)
+class LastWriter:
+    """The field manager that last wrote an object, apart from its status."""
+
+    manager: str
+    at: datetime | None
+
+
+def tree_of(root: Json, ref: ObjectRef, objects: Mapping[ObjectRef, Json]) -> TreeNode:
+    """Return the tree of a resource; `objects` are all that may belong to it, by reference.
+
+    An object belongs to its owners (`metadata.ownerReferences`), and to the resource that its
+    annotations name, as those in other namespaces do.
+    """
+    by_owner: dict[str, list[ObjectRef]] = {}
+    for each, body in objects.items():
+        owners = {str(owner.get("uid")) for owner in body["metadata"].get("ownerReferences") or ()}
+        if _names(body["metadata"], ref):
+            owners.add(uid_of(root))
+        for owner in owners:
+            by_owner.setdefault(owner, []).append(each)
+    seen = {uid_of(root)}
+
+    def node(ref: ObjectRef, body: Json) -> TreeNode:
+        # Each object is in the tree once, even if its owners form a circle.
+        found = TreeNode(ref, body["metadata"])
+        for each in sorted(by_owner.get(uid_of(body), ()), key=_order):
+            if (uid := uid_of(objects[each])) not in seen:
+                seen.add(uid)
+                found.children.append(node(each, objects[each]))
+        return found
+
+    return node(ref, root)
+
+
+def _order(ref: ObjectRef) -> tuple[str, str, str]:
+    return ref.gvk.kind, ref.namespace, ref.name
+
+
+def _names(metadata: Json, ref: ObjectRef) -> bool:
+    """Return whether the annotations of an object name a resource as its owner."""
+    annotations = metadata.get("annotations") or {}
+    path = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
+    kind = annotations.get(PRIMARY_TYPE_ANNOTATION)
+    return annotations.get(PRIMARY_ANNOTATION) == path and kind == ref.gvk.kind_and_group
+
+
+def last_writer(metadata: Json) -> LastWriter:
+    """Return who last wrote the object, by its managedFields; empty if they are missing."""
+    entries = [
+        each
+        for each in metadata.get("managedFields") or ()
+        if each.get("manager") and not each.get("subresource")
+    ]
+    newest = max(entries, key=lambda each: str(each.get("time") or ""), default=None)
+    if newest is None:
+        return LastWriter("", None)
+    try:
+        at = datetime.fromisoformat(newest["time"])
+    except (KeyError, TypeError, ValueError):
+        at = None
+    return LastWriter(str(newest["manager"]), at)
+
 
 _CONCURRENCY = 8
 """Requests at a time."""
@@ -153,7 +232,7 @@ class _Search:
 
     async def tree(self, target: NamedResource) -> tuple[TreeNode, dict[ObjectRef, str]]:
         """Return a resource with its objects, and their readiness as a word. Raises ApiError."""
-        from operator_runner.tools.resources.ownership_tree import tree_of  # noqa: PLC0415
+        # FOLDED
 
         body = await self.cluster.read(target)
         root = tree_of(body, target.ref, await self._objects())
@@ -182,7 +261,7 @@ class _Search:
         return list(found.values())
 
     async def _list(self, kind: ApiResource) -> dict[ObjectRef, Json]:
-        from operator_runner.kube.paging import list_pages  # noqa: PLC0415 (slow import)
+        from operator_runner.kube.api import list_pages  # noqa: PLC0415 (slow import)
         from operator_runner.tools.resources.listing import ACCEPT_METADATA  # noqa: PLC0415
 
         found: dict[ObjectRef, Json] = {}
@@ -251,7 +330,8 @@ def _below(node: TreeNode, indent: str) -> Iterator[tuple[str, TreeNode]]:
 
 def _row(prefix: str, node: TreeNode, ready: str, *, is_wide: bool) -> tuple[str, ...]:
     from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415
-    from operator_runner.tools.resources.ownership_tree import last_writer  # noqa: PLC0415
+
+    # FOLDED
 
     now = datetime.now(UTC)
     writer = last_writer(node.metadata)
@@ -267,7 +347,7 @@ def _row(prefix: str, node: TreeNode, ready: str, *, is_wide: bool) -> tuple[str
 
 def _data(node: TreeNode, readiness: Mapping[ObjectRef, str]) -> Json:
     """Return the tree for `--output=json`."""
-    from operator_runner.tools.resources.ownership_tree import last_writer  # noqa: PLC0415
+    # FOLDED
 
     writer = last_writer(node.metadata)
     data = {

@@ -7,11 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from operator_runner.core.model import GVK, Json
-from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.record import causes_text
-from operator_runner.tools.ages import age
 from operator_runner.tools.resources.cluster import kind_name
-from operator_runner.tools.task_paths import short_path
+from operator_runner.tools.run_lines import age, short_path
 
 HEADER = ("RUN", "RESOURCE", "RESULT", "AGE", "DURATION", "CAUSE")
 WIDE_HEADER = (*HEADER, "STARTED", "FAILED TASK", "OPERATOR", "MESSAGE")

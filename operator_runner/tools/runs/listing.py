@@ -13,13 +13,14 @@ import click
 from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.events import RUN_ANNOTATION
-from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import RESTORED, RUNNING, matches, object_json, timestamp
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
+from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.output import (
     EXIT_UNANSWERED,
     OutputFormat,
@@ -28,7 +29,6 @@ from operator_runner.tools.resources.output import (
     print_row,
     print_table,
 )
-from operator_runner.tools.resources.resource_name import ResourceName
 from operator_runner.tools.run_lines import line_of
 from operator_runner.tools.runs.display import HEADER, WIDE_HEADER, row
 

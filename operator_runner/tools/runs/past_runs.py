@@ -21,11 +21,10 @@ from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.labels import field_selector
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.settings import DEFAULT_WORK_DIR
-from operator_runner.kube.api import Api
+from operator_runner.kube.api import Api, list_pages
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.kind_names import find_kind, matching_kinds, of_kinds
-from operator_runner.kube.paging import list_pages
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
@@ -37,8 +36,8 @@ from operator_runner.tools.run_lines import (
     is_valid_event,
     line_of,
     pod_of_failure,
+    with_short_paths,
 )
-from operator_runner.tools.task_paths import with_short_paths
 
 _POLL_SECONDS = 1.0
 _CURRENT = Kubeconfig()

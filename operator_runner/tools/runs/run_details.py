@@ -11,13 +11,14 @@ import click
 
 from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import Json
-from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import RESTORED
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
+from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.output import (
     EXIT_UNANSWERED,
     OutputFormat,
@@ -25,7 +26,6 @@ from operator_runner.tools.resources.output import (
     print_data,
     print_table,
 )
-from operator_runner.tools.resources.resource_name import ResourceName
 from operator_runner.tools.runs.display import (
     REQUEST_HEADER,
     TASK_HEADER,

@@ -1,10 +1,13 @@
-"""The commands `init` and `create api`: parse flags, write files, print their paths."""
+"""The commands `init` and `create api`: parse flags, write files, print their paths.
+
+All planned files are written or none, and never over a file that is not in the plan.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,55 @@ from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import GVK, ReservedNames
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.tools.scaffold import names, writer
+from operator_runner.tools.scaffold import project_file
 from operator_runner.tools.scaffold.fields import mark_keywords, parse_fields
 from operator_runner.tools.scaffold.plan import EDITED, ApiPlan, plan_api, plan_init
+
+
+def read(root: Path, paths: Iterable[str]) -> dict[str, str]:
+    """Return the texts of the files that exist."""
+    return {path: _read(root / path) for path in paths if (root / path).exists()}
+
+
+def write(root: Path, files: Mapping[str, str], replacing: Mapping[str, str]) -> list[str]:
+    """Write files below a directory; return the paths that were created or changed.
+
+    `replacing` has the texts that the changed files had when they were read. If files exist
+    already, raises ConfigError that names all of them, and writes nothing.
+    """
+    new = [path for path in files if path not in replacing]
+    # A dangling link counts as an existing file.
+    existing = [path for path in new if (root / path).exists() or (root / path).is_symlink()]
+    if existing:
+        raise ConfigError(
+            *(f"{path}: already exists" for path in existing),
+            "Nothing was written. Move these files away, or choose other names",
+        )
+    changed = [path for path, text in files.items() if replacing.get(path) != text]
+    for path in changed:
+        _write(root / path, files[path])
+    return changed
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    """Write atomically: a full disk must not truncate a file that the user has edited."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(path.name + ".new")
+        draft.write_text(text, encoding="utf-8")
+        if path.exists():
+            draft.chmod(path.stat().st_mode)
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+
 
 _KIND_FLAGS: tuple[Callable[..., Any], ...] = (
     click.option("--group", default="", help="Group before the domain, such as cache."),
@@ -64,11 +113,13 @@ def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> No
     """Create a new operator project in this directory."""
     with _errors():
         root = Path.cwd()
-        project = names.project(root.name.lower() if project_name is None else project_name, domain)
+        project = project_file.project(
+            root.name.lower() if project_name is None else project_name, domain
+        )
         files = plan_init(project)
         if any(kind[name] for name in ("group", "version", "kind", "fields")):
             files |= plan_api(files, _api_plan(kind))
-        _print_paths(writer.write(root, files, {}))
+        _print_paths(write(root, files, {}))
         if not kind["kind"]:
             click.echo(
                 "\nNext, a kind: operator-runner create api --group=cache --version=v1alpha1 "
@@ -87,9 +138,9 @@ def api(**kind: Any) -> None:
     """Add a kind: CRD, permissions, sample, test, and role or playbook."""
     with _errors():
         root = Path.cwd()
-        present = writer.read(root, EDITED)
+        present = read(root, EDITED)
         api_plan = _api_plan(kind)
-        _print_paths(writer.write(root, plan_api(present, api_plan), present))
+        _print_paths(write(root, plan_api(present, api_plan), present))
         if api_plan.role or api_plan.playbook:
             click.echo("\nNext: make install run")
         else:
@@ -98,7 +149,7 @@ def api(**kind: Any) -> None:
 
 
 def _api_plan(kind: dict[str, Any]) -> ApiPlan:
-    api = names.api(kind["group"], kind["version"], kind["kind"], kind["plural"])
+    api = project_file.api(kind["group"], kind["version"], kind["kind"], kind["plural"])
     fields = parse_fields(kind["fields"])
     if fields:
         gvk = GVK(api.group, api.version, api.kind)

@@ -1,19 +1,139 @@
-"""Plan the files of `init` and `create api`: from checked names to paths and texts. Pure."""
+"""Plan the files of `init` and `create api`: from checked names to paths and texts. Pure.
+
+The paths of the package's template trees are those of the project, their texts Jinja. A path has
+`{kind}` where a name goes, a text `[[ kind ]]`: `{{ }}` is Ansible's. An item is added to a YAML
+list of the user at kubebuilder's marker comment, as `operator-sdk` writes it too, or at its end.
+"""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
+
+import jinja2
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import project_file
 from operator_runner.tools.scaffold.fields import Field, columns, spec_schema
-from operator_runner.tools.scaffold.insertion import insert
-from operator_runner.tools.scaffold.names import ApiNames, Project, pluralize
-from operator_runner.tools.scaffold.templates import tree
+from operator_runner.tools.scaffold.project_file import ApiNames, Project, pluralize
+from operator_runner.tools.yaml_io import dump_in_order, dump_variables
+
+_ITEM = re.compile(r"( *)- ")
+
+
+def insert(path: str, text: str, marker: str, key: str, item: str) -> str:
+    """Return the text of a file with an item of its list added.
+
+    `item` begins with a dash at the left margin. It goes before the marker comment
+    `+kubebuilder:scaffold:<marker>`; without one to the end of the list under `key`, a key of the
+    left margin, or to the end of the file if `key` is empty. An existing item is not added again.
+    Raises ConfigError with `path` if the marker or key is missing.
+    """
+    lines = text.splitlines()
+    begin, end = _block(lines, key)
+    found = re.compile(rf"( *)# *\+kubebuilder:scaffold:{re.escape(marker)}\s*")
+    marks = [(at, match) for at, line in enumerate(lines) if (match := found.fullmatch(line))]
+    if marks:
+        at, indent = marks[0][0], marks[0][1][1]
+    elif begin is not None:
+        at, indent = end, ""
+    else:
+        raise ConfigError(
+            f"{path}: missing comment `# +kubebuilder:scaffold:{marker}` or list `{key}:` with one "
+            f"line for each item; add one of them, or insert this by hand:\n{item}"
+        )
+    # Indent as the other items: the marker may be further left.
+    items = [match for line in lines[begin or 0 : end] if (match := _ITEM.match(line))]
+    if items:
+        indent = items[0][1]
+    new = textwrap.indent(item.rstrip("\n"), indent).splitlines()
+    if _contains(lines, new):
+        return text
+    return "\n".join([*lines[:at], *new, *lines[at:]]) + "\n"
+
+
+def _block(lines: list[str], key: str) -> tuple[int | None, int]:
+    """Return the lines of a list: from the one after its key to the one after its last item."""
+    begin = 0
+    if key:
+        heads = [at for at, line in enumerate(lines) if re.fullmatch(rf"{key}: *(#.*)?", line)]
+        if not heads:
+            return None, len(lines)
+        begin = heads[0] + 1
+    end = begin
+    for at in range(begin, len(lines)):
+        line = lines[at]
+        if key and line and not line.startswith((" ", "-", "#")):
+            break
+        if line.strip() and not line.startswith("#"):
+            end = at + 1
+    return begin, end
+
+
+def _contains(lines: list[str], part: list[str]) -> bool:
+    inserted = [line.strip() for line in part]
+    stripped = [line.strip() for line in lines]
+    return any(
+        stripped[at : at + len(inserted)] == inserted
+        for at in range(len(lines) - len(inserted) + 1)
+    )
+
+
+_SUFFIX = ".j2"
+_JINJA = jinja2.Environment(
+    block_start_string="[%",
+    block_end_string="%]",
+    variable_start_string="[[",
+    variable_end_string="]]",
+    comment_start_string="[#",
+    comment_end_string="#]",
+    trim_blocks=True,
+    keep_trailing_newline=True,
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # noqa: S701 - YAML and Markdown of names that are checked, no HTML
+)
+
+
+def _yaml(dump: Callable[[Any], str], value: Any, indent: int = 0) -> str:
+    """Return a value as YAML whose lines are all indented, without a line break at the end."""
+    return textwrap.indent(dump(value).removesuffix("\n"), " " * indent)
+
+
+def _cell(text: str) -> str:
+    """Return text as code in a table of Markdown, nothing for no text."""
+    return f"`{text.replace('|', chr(92) + '|')}`" if text else ""
+
+
+_JINJA.filters |= {
+    "yaml": partial(_yaml, dump_in_order),
+    "variables": partial(_yaml, dump_variables),
+    "cell": _cell,
+}
+
+
+def tree(name: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text of each file of a template tree, by its path in the project."""
+    root = files(__package__) / "templates" / name
+    return {
+        path.removesuffix(_SUFFIX).format(**values): _JINJA.from_string(text).render(values)
+        for path, text in _walk(root, "")
+    }
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        path = prefix + entry.name
+        if entry.is_dir():
+            yield from _walk(entry, path + "/")
+        elif path.endswith(_SUFFIX):
+            yield path, entry.read_text(encoding="utf-8")
+
 
 # The name under which `make image` of operator-runner tags its image.
 BASE_IMAGE = "localhost/operator-runner:latest"

@@ -1,17 +1,140 @@
-"""The file PROJECT: the names of a project and of its kinds. Pure.
+"""The file PROJECT: the names of a project and of its kinds, checked by the rules of Kubernetes.
 
-`operator-sdk` reads and writes the same file; its other keys are kept.
+Pure. `operator-sdk` reads and writes the same file; its other keys are kept.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.scaffold.names import ApiNames, Project
 from operator_runner.tools.yaml_io import load
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_DOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,61}")
+
+# Names are not quoted in YAML, which does not read these as text.
+_NO_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+# The longest name that is made of the project's is that of a Service, a label of 63 characters:
+# <project>-controller-manager-metrics-service.
+_PROJECT_LENGTH = 63 - len("-controller-manager-metrics-service")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project as PROJECT names it: `domain` is the end of its groups, such as example.com."""
+
+    name: str
+    domain: str
+    multigroup: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApiNames:
+    """One kind of resource. `group` is the part before the domain and may be empty."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+
+    @property
+    def lower(self) -> str:
+        """The kind in lower case: the name of its role, its files and its singular."""
+        return self.kind.lower()
+
+    def full_group(self, domain: str) -> str:
+        """Return the API group, with the project's domain at its end."""
+        return ".".join(part for part in (self.group, domain) if part)
+
+
+def project(name: str, domain: str) -> Project:
+    """Check the flags of `init`; raises ConfigError with all that is wrong."""
+    problems = []
+    if (
+        not _LABEL.fullmatch(name)
+        or not name[0].isalpha()
+        or len(name) > _PROJECT_LENGTH
+        or name in _NO_TEXT
+    ):
+        problems.append(
+            f"--project-name {name!r}: invalid prefix of names: expected a lower-case letter,"
+            f" then lower-case letters, digits and dashes, at most {_PROJECT_LENGTH} characters; "
+            f"write --project-name={_as_label(name)}"
+        )
+    if not _DOMAIN.fullmatch(domain):
+        problems.append(
+            f"--domain {domain!r}: invalid domain of groups: expected a DNS name in lower case; "
+            "write for example --domain=example.com"
+        )
+    if problems:
+        raise ConfigError(*problems)
+    return Project(name, domain)
+
+
+def api(group: str, version: str, kind: str, plural: str = "") -> ApiNames:
+    """Check the flags of `create api`; raises ConfigError with all that is wrong.
+
+    Without a `plural` it is made of the kind.
+    """
+    problems = []
+    if group and not _DOMAIN.fullmatch(group):
+        problems.append(
+            f"--group {group!r}: invalid group: expected a DNS name in lower case, without the "
+            "domain of the project; write for example --group=cache"
+        )
+    if not _VERSION.fullmatch(version):
+        problems.append(
+            f"--version {version!r}: invalid version: expected v1, v1beta1 or v1alpha1, with any "
+            "numbers; write for example --version=v1alpha1"
+        )
+    if not _KIND.fullmatch(kind) or kind.lower() in _NO_TEXT:
+        problems.append(
+            f"--kind {kind!r}: invalid kind: expected CamelCase of letters and digits; "
+            f"write --kind={_as_kind(kind)}"
+        )
+    if plural and not _LABEL.fullmatch(plural):
+        problems.append(
+            f"--plural {plural!r}: invalid plural: expected lower-case letters, digits and dashes; "
+            "write for example --plural=indices"
+        )
+    if problems:
+        raise ConfigError(*problems)
+    return ApiNames(group, version, kind, plural or pluralize(kind.lower()))
+
+
+def pluralize(word: str) -> str:
+    """Return the plural of a kind in lower case, by the rules of English spelling.
+
+    They are those of other scaffolding tools, so that both give a kind the same CRD. Words that
+    have a plural of their own (`--plural=indices`) are the user's to name.
+    """
+    if re.search(r"[^aeiou]y$", word):
+        return word[:-1] + "ies"
+    if re.search(r"(s|x|z|ch|sh)$", word):
+        return word + "es"
+    return word + "s"
+
+
+def _as_label(name: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).lstrip("-0123456789")
+    short = words[:_PROJECT_LENGTH].strip("-")
+    return "my-operator" if not short or short in _NO_TEXT else short
+
+
+def _as_kind(kind: str) -> str:
+    words = re.findall(r"[A-Za-z0-9]+", kind)
+    joined = "".join(word[0].upper() + word[1:] for word in words).lstrip("0123456789")
+    camel = joined[:1].upper() + joined[1:62]
+    return "Memcached" if not camel or camel.lower() in _NO_TEXT else camel
+
 
 PATH = "PROJECT"
 

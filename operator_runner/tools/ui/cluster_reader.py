@@ -1,11 +1,14 @@
-"""Read the cluster and its operators as long as the page is served."""
+"""Read the cluster and its operators as long as the page is served.
+
+A run or a resource is read when a user of the page opens it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -15,21 +18,32 @@ from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.watch import EventType, Extraction, watch_metadata
 from operator_runner.telemetry.runs.received import (
+    check_dependents,
     check_queue_entry,
     check_run,
     check_schedule,
 )
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
-from operator_runner.tools.operator_api.next_runs import drifts_of
-from operator_runner.tools.operator_api.watched_kinds import WatchedKind, watched_kinds
+from operator_runner.tools.operator_api.watched_kinds import WatchedKind, drifts_of, watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView, ambiguous_kinds
 from operator_runner.tools.resources.listing import (
     ResourceSelection,
     all_kinds,
     run_events,
 )
-from operator_runner.tools.ui.feed import Feed
-from operator_runner.tools.ui.views import ObservedCluster, views
+from operator_runner.tools.runs.html_report import RunReport
+from operator_runner.tools.runs.listing import without_repetitions
+from operator_runner.tools.runs.run_details import find_run, read_output
+from operator_runner.tools.ui.server import Feed
+from operator_runner.tools.ui.views import (
+    ObservedCluster,
+    all_runs,
+    key_of,
+    parse_key,
+    resource_view,
+    run_rows,
+    views,
+)
 
 _POLL_SECONDS = 1.0
 """Between two requests to the same operator, and between two searches for one."""
@@ -227,3 +241,59 @@ def _essentials(body: Json) -> Json:
     names = ("name", "namespace", "uid", "labels", "annotations", "deletionTimestamp")
     metadata = {name: body["metadata"][name] for name in names if name in body["metadata"]}
     return {"metadata": metadata, "status": body.get("status")}
+
+
+_RUN_PATH = "50"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDetails:
+    """Implements `server.Details` with the operators that answer, else with Events."""
+
+    reader: ClusterReader
+
+    async def run(self, run_id: str) -> Json:
+        """Return a run with its timelines and its output. Raises NotFound and other ApiErrors."""
+        cluster = self.reader.cluster
+        now = datetime.now(UTC)
+        async with find_operators(
+            cluster.api, cluster.namespace, self.reader.work_dir
+        ) as operators:
+            if operators.clients:
+                run, client = await find_run(operators, run_id)
+                output = await read_output(client, run_id)
+            else:
+                of_run = (each for each in all_runs(self.reader.observed) if each["id"] == run_id)
+                run, output = next(of_run, {}), ""
+        if not run:
+            # Neither an operator nor an Event has it.
+            return {"id": run_id, "missing": True}
+        [row] = run_rows([run], now)
+        return {**row, "report": asdict(RunReport.of(run, output))}
+
+    async def resource(self, key: str) -> Json:
+        """Return runs, schedule and objects of a resource. Raises ConfigError and ApiError."""
+        kind, namespace, name = parse_key(key)
+        group = kind.partition(".")[2]
+        query = {"group": group, "namespace": namespace, "name": name}
+        cluster, observed = self.reader.cluster, self.reader.observed
+        async with find_operators(
+            cluster.api, cluster.namespace, self.reader.work_dir
+        ) as operators:
+            runs = await operators.collect("/runs", check_run, {**query, "limit": _RUN_PATH})
+            dependents = await operators.collect("/dependents", check_dependents, query)
+            found = without_repetitions(runs) if operators.clients else all_runs(observed)
+        of_resource = [each for each in found if key_of(each["resource"]) == key]
+        objects = {
+            key_of(each): each
+            for entry in dependents
+            if key_of(entry["resource"]) == key
+            for each in entry["objects"]
+        }
+        shown = sorted(objects.values(), key=_order)
+        return resource_view(key, observed, of_resource, shown, datetime.now(UTC))
+
+
+def _order(found: Json) -> tuple[str, str, str]:
+    gvk = GVK.of(found["apiVersion"], found["kind"])
+    return gvk.kind, str(found.get("namespace") or ""), str(found["name"])

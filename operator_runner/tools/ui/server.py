@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import hmac
+import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from importlib import resources
 from typing import NoReturn, Protocol
 
@@ -13,9 +17,83 @@ from aiohttp.typedefs import Handler
 
 from operator_runner.core.errors import ApiError, ConfigError, NotFound
 from operator_runner.core.model import Json
-from operator_runner.telemetry.printable import printable
-from operator_runner.tools.ui.access import HEADERS, refusal
-from operator_runner.tools.ui.feed import Feed, View
+from operator_runner.telemetry.redaction import printable
+
+HEADERS: Mapping[str, str] = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "object-src 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # The path has the token.
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Headers of every response."""
+_OWN_NAMES = ("127.0.0.1", "localhost")
+
+
+def refusal(method: str, host: str, path: str, port: int, token: str) -> tuple[int, str] | None:
+    """Return status and message for a request that is denied, None for one that is not.
+
+    `host` is its header, `port` that of the server. The first segment of `path` must be `token`.
+    """
+    if host not in {f"{name}:{port}" for name in _OWN_NAMES}:
+        # Another name that resolves to this machine: DNS rebinding.
+        return 421, f"invalid Host: open http://127.0.0.1:{port} with the path that was printed"
+    if method != "GET":
+        return 405, "the page is read-only: use GET"
+    given = path.split("/")[1].encode(errors="surrogateescape")
+    if not hmac.compare_digest(given, token.encode()):
+        return 403, "invalid token: open the URL that `operator-runner ui` has printed"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view as it is sent: its name, its content as JSON, and the version of its last change."""
+
+    name: str
+    text: str
+    version: int
+
+
+class Feed:
+    """The current views. Readers that are slow skip versions; nothing is queued for them."""
+
+    def __init__(self) -> None:
+        self._views: dict[str, View] = {}
+        self._version = 0
+        self._changed = asyncio.Event()
+
+    def publish(self, name: str, content: Json) -> None:
+        """Replace a view. Nobody is woken if its content is the same."""
+        text = json.dumps(content)
+        known = self._views.get(name)
+        if known is not None and known.text == text:
+            return
+        self._version += 1
+        self._views[name] = View(name, text, self._version)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def newer(self, version: int, seconds: float) -> list[View]:
+        """Return the views that changed after `version`, oldest first; wait for the first one.
+
+        The list is empty if none has changed within `seconds`.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while self._version <= version:
+                    await self._changed.wait()
+        except TimeoutError:
+            return []
+        found = [each for each in self._views.values() if each.version > version]
+        return sorted(found, key=lambda each: each.version)
+
 
 _ADDRESS = "127.0.0.1"
 _KEEPALIVE_SECONDS = 2.0

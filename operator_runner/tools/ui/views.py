@@ -11,8 +11,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.record import causes_text, object_json
-from operator_runner.tools.operator_api.next_runs import next_run_of
-from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
+from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion, next_run_of
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import (
     Summary,

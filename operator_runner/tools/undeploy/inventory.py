@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.kube.api import METADATA, METADATA_LIST, Api
+from operator_runner.kube.api import METADATA, METADATA_LIST, Api, list_pages
 from operator_runner.kube.discovery import ApiResource as Kind
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.paging import list_pages
 from operator_runner.tools.undeploy.deletion_summary import Definition, Resource
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -17,24 +17,25 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Watch
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.tools import yaml_io
-from operator_runner.tools.validate import (
-    argument_specs,
-    conditions,
-    deprecations,
-    expressions,
-    names,
-    project,
-)
-from operator_runner.tools.validate.base_image import foreign_packages
+from operator_runner.tools.validate import conditions, expressions, project
 from operator_runner.tools.validate.expressions import Uses
-from operator_runner.tools.validate.findings import Finding, ordered
+from operator_runner.tools.validate.findings import Finding, line_in, line_of, ordered
 from operator_runner.tools.validate.kinds import incomplete, unserved
-from operator_runner.tools.validate.line_numbers import line_in, line_of
 from operator_runner.tools.validate.plugins import Problem, location, start
 from operator_runner.tools.validate.plugins import unknown_parameters as unknown
-from operator_runner.tools.validate.requirements import image_collections, outdated
+from operator_runner.tools.validate.requirements import (
+    foreign_packages,
+    image_collections,
+    outdated,
+)
 from operator_runner.tools.validate.sources import Sources
-from operator_runner.tools.validate.spec_fields import SpecFields, spec_fields
+from operator_runner.tools.validate.spec_fields import (
+    Definitions,
+    SpecFields,
+    disagreements,
+    spec_fields,
+    undefined,
+)
 from operator_runner.tools.validate.task_reader import Content, Expression
 from operator_runner.tools.validate.values import short_name
 
@@ -137,7 +138,7 @@ class _Checker:
         for path, data in self._sources.specs.items():
             fields = self._sources.fields_of(path)
             defined = definitions.defaults
-            self._sources.add_problems(path, argument_specs.disagreements(data, fields, defined))
+            self._sources.add_problems(path, disagreements(data, fields, defined))
         return [self._by_use(each) for each in self._sources.found]
 
     def _by_use(self, finding: Finding) -> Finding:
@@ -147,7 +148,7 @@ class _Checker:
         message = f"{finding.message} (no other file names this one)"
         return replace(finding, message=message, is_error=False)
 
-    def _definitions(self, used: list[Uses]) -> names.Definitions:
+    def _definitions(self, used: list[Uses]) -> Definitions:
         variables = {path: set(content.defines) for path, content in self._sources.contents.items()}
         defaults = {name for path in self._sources.defaults for name in variables[path]}
         others = {
@@ -156,7 +157,7 @@ class _Checker:
             if path not in self._sources.defaults
             for name in found
         }
-        return names.Definitions(
+        return Definitions(
             frozenset(defaults),
             frozenset(others),
             frozenset().union(
@@ -219,7 +220,12 @@ class _Checker:
             self._sources.found.append(Finding(path, error.lineno + offset, message))
 
     def _check_uses(
-        self, path: Path, text: Any, used: Uses, definitions: names.Definitions, fields: SpecFields
+        self,
+        path: Path,
+        text: Any,
+        used: Uses,
+        definitions: Definitions,
+        fields: SpecFields,
     ) -> None:
         def line(number: int, word: str) -> int:
             is_template = isinstance(text, int)
@@ -238,20 +244,20 @@ class _Checker:
                 self._sources.found.append(
                     Finding(path, place, message + self._sources.similar(use.name))
                 )
-        for number, name, message in names.undefined(used, definitions, fields):
+        for number, name, message in undefined(used, definitions, fields):
             self._sources.found.append(Finding(path, line(number, name), message))
         for number, name, message in self._deprecated_names(used, definitions, fields):
             place = line(number, name)
             self._sources.found.append(Finding(path, place, message, is_error=False))
 
     def _deprecated_names(
-        self, used: Uses, definitions: names.Definitions, fields: SpecFields
+        self, used: Uses, definitions: Definitions, fields: SpecFields
     ) -> Iterator[tuple[int, str, str]]:
         defined = definitions.defaults | definitions.others | fields.others | set(fields.schemas)
         contents = self._sources.contents.values()
         modules = {short_name(each.name) for content in contents for each in content.actions}
         registered = {name for content in contents for name in content.registered}
-        return deprecations.of_names(used, defined, modules, registered)
+        return conditions.of_names(used, defined, modules, registered)
 
     def _check_defaults(self, path: Path, defaults: Mapping[Any, Any]) -> None:
         fields = self._sources.fields_of(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from operator_runner.core.model import GVK, Json, Watch
 from operator_runner.core.timetable import LAST_FIELD
-from operator_runner.kube.missing_kinds import explain_missing
+from operator_runner.kube.discovery import explain_missing
 from operator_runner.reconcile.status import GENERATION, GENERATION_PLACES, GENERATION_YAML
 from operator_runner.tools.validate.values import listed, mapping
 

@@ -17,9 +17,8 @@ from ansible.parsing.vault import get_file_vault_secret
 
 from operator_runner.ansible.templating.name_hints import suggestion
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.validate import argument_specs, project
-from operator_runner.tools.validate.findings import Finding
-from operator_runner.tools.validate.line_numbers import line_of, place_of_error
+from operator_runner.tools.validate import project, spec_fields
+from operator_runner.tools.validate.findings import Finding, line_of, place_of_error
 from operator_runner.tools.validate.plugins import Plugins, Problem, add_directory
 from operator_runner.tools.validate.spec_fields import SpecFields
 from operator_runner.tools.validate.task_reader import Content, ContentReference, TaskReader
@@ -210,7 +209,7 @@ class Sources:
                     reader.content.references.append(ContentReference("role", name))
             if "argument_specs" not in data:
                 return
-        problems = list(argument_specs.invalid(specs))
+        problems = list(spec_fields.invalid(specs))
         self.add_problems(path, problems)
         if not problems:
             self.specs[path] = specs
@@ -275,7 +274,7 @@ class Sources:
         """Add why a plugin cannot be used."""
         self.found.append(Finding(path, line, problem.message, problem.is_error))
 
-    def add_problems(self, path: Path, problems: Iterable[argument_specs.Problem]) -> None:
+    def add_problems(self, path: Path, problems: Iterable[spec_fields.Problem]) -> None:
         """Add what is wrong with the values of a file."""
         for value, message, is_error in problems:
             self.found.append(Finding(path, line_of(value), message, is_error))

@@ -1,15 +1,20 @@
-"""The fields of a kind's spec as variables of its role, from the CRD in the project. Pure."""
+"""The fields of a kind's spec as variables of its role, from the CRD in the project. Pure.
+
+Argument specs of the role must be valid and agree with the CRD. Names that are defined nowhere are
+reported with the nearest name that is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from operator_runner.ansible.templating.name_hints import key_hint, suggestion, variable_hint
 from operator_runner.core.model import Json, Watch
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.reconcile.variables import META, SCHEDULE_TIME, object_name
-from operator_runner.tools.validate.expressions import ITEM, Path
+from operator_runner.tools.validate.expressions import ITEM, AttributeUse, Path, Uses
 from operator_runner.tools.validate.values import listed, mapping
 
 _OPEN = "x-kubernetes-preserve-unknown-fields"
@@ -103,3 +108,156 @@ def _is_open(schema: Json) -> bool:
     return bool(schema.get(_OPEN) or schema.get("additionalProperties")) or not schema.get(
         "properties"
     )
+
+
+_TYPES_OF = {
+    "string": {"str", "path", "raw", "bytes", "bits", "jsonarg", "json"},
+    "integer": {"int", "float", "raw", "str"},
+    "number": {"float", "raw", "str"},
+    "boolean": {"bool", "raw", "str"},
+    "array": {"list", "raw"},
+    "object": {"dict", "raw"},
+}
+"""Types of options that accept a value of a CRD's type."""
+_TYPES = frozenset().union(*_TYPES_OF.values())
+_KEYS = frozenset(
+    (
+        *("description", "version_added", "type", "default", "elements", "choices", "options"),
+        *("required", "aliases", "apply_defaults", "no_log", "fallback", "removed_in_version"),
+        *("removed_at_date", "removed_from_collection", "deprecated_aliases", "mutually_exclusive"),
+        *("required_together", "required_one_of", "required_if", "required_by", "attributes"),
+    )
+)
+
+Problem = tuple[Any, str, bool]
+"""The value of the file that has the place; the message; whether it is an error."""
+
+
+def invalid(data: Any) -> Iterator[Problem]:
+    """Yield what is wrong with the content of meta/argument_specs.yml."""
+    specs = data.get("argument_specs") if isinstance(data, dict) else None
+    if not isinstance(specs, dict):
+        yield data, "the file must have the map `argument_specs`", True
+        return
+    for entry, spec in specs.items():
+        if not isinstance(spec, dict):
+            yield entry, f"the spec of {entry} must be a map", True
+        else:
+            yield from _invalid_options(spec.get("options") or {}, entry)
+
+
+def _invalid_options(options: Any, owner: Any) -> Iterator[Problem]:
+    if not isinstance(options, dict):
+        yield owner, f"the options of {owner} must be a map", True
+        return
+    for name, option in options.items():
+        if not isinstance(option, dict):
+            yield name, f"option {name} must be a map such as `type: str`", True
+            continue
+        for key in ("type", "elements"):
+            kind = option.get(key)
+            if isinstance(kind, str) and kind not in _TYPES:
+                yield kind, f"option {name}: unknown {key} '{kind}'{_nearest(kind, _TYPES)}", True
+        for key in option:
+            if key not in _KEYS:
+                yield key, f"option {name}: unknown key '{key}'{_nearest(key, _KEYS)}", True
+        yield from _invalid_options(option.get("options") or {}, name)
+
+
+def disagreements(data: Any, fields: SpecFields, defined: Collection[str]) -> Iterator[Problem]:
+    """Yield where the options of `main` and the fields of the CRD differ."""
+    main = (data.get("argument_specs") or {}).get("main") if isinstance(data, dict) else None
+    options = main.get("options") if isinstance(main, dict) else None
+    if not isinstance(options, dict):
+        return
+    known = {*fields.schemas, *fields.others, *defined}
+    for name, option in options.items():
+        if not isinstance(option, dict):
+            continue
+        if name in fields.schemas:
+            yield from _type_problems(name, option, fields.schemas[name])
+        elif fields.is_snake_case and to_snake(str(name)) in fields.schemas:
+            hint = f"spec fields are in snake case here: {to_snake(str(name))}"
+            yield name, f"option {name} is never set: {hint}", True
+        elif option.get("required") is True and name not in known and not fields.is_open:
+            hint = "add the field to the CRD, or remove `required`"
+            yield name, f"option {name} is required, and the CRD has no such field; {hint}", True
+    missing = sorted(set(fields.schemas) - set(options))
+    if missing and options:
+        message = f"no option for {', '.join(missing)} of the CRD"
+        yield main, f"{message}; add it, so that its type is checked", False
+
+
+def _type_problems(
+    name: Any, option: Mapping[str, Any], schema: Mapping[str, Any]
+) -> Iterator[Problem]:
+    expected, kind = _TYPES_OF.get(str(schema.get("type"))), option.get("type", "str")
+    if schema.get("x-kubernetes-int-or-string") or expected is None:
+        return
+    if isinstance(kind, str) and kind in _TYPES and kind not in expected:
+        message = f"option {name} has type {kind}, the field of the CRD is {schema['type']}"
+        yield option.get("type", name), f"{message}; give both the same type", True
+
+
+def _nearest(name: Any, known: Collection[str]) -> str:
+    return suggestion(str(name), known, f"; expected one of {', '.join(sorted(known))}")
+
+
+_MAGIC = frozenset(
+    (
+        *("environment", "group_names", "groups", "hostvars", "inventory_dir", "inventory_file"),
+        *("inventory_hostname", "inventory_hostname_short", "item", "omit", "play_hosts"),
+        *("playbook_dir", "role_name", "role_names", "role_path", "vars", "loop", "self"),
+        *("super", "_task", "varargs", "kwargs", "caller", "packages", "services", "module_setup"),
+        *("template_destpath", "template_fullpath", "template_host", "template_mtime"),
+        *("template_path", "template_run_date", "template_uid"),
+    )
+)
+"""Variables that Ansible or jinja2 define. Source: Special Variables in Ansible's documentation."""
+_METHODS = frozenset(name for kind in (dict, list, str) for name in dir(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """The variables that files of the project define."""
+
+    defaults: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+    guarded: frozenset[str] = frozenset()
+    """Names that the project expects to be undefined at times."""
+    is_open: bool = False
+    """Whether tasks define variables whose names are not literal."""
+
+
+def undefined(
+    uses: Uses, definitions: Definitions, fields: SpecFields
+) -> Iterator[tuple[int, str, str]]:
+    """Yield line, name and message for each variable and key that is defined nowhere."""
+    known = definitions.defaults | definitions.others | fields.others | set(fields.schemas)
+    for use in uses.variables:
+        if use.name in known or use.name in _MAGIC or use.name.startswith("ansible_"):
+            continue
+        hint = _hint(use.name, known, fields)
+        is_expected = use.name in definitions.guarded or definitions.is_open or fields.is_open
+        if is_expected and (not fields.is_snake_case or to_snake(use.name) not in known):
+            continue
+        yield use.line, use.name, f"'{use.name}' is undefined{hint}"
+    for access in uses.accesses:
+        if message := _unknown_key(access, definitions, fields):
+            yield access.line, access.path[-1], message
+
+
+def _hint(name: str, known: Collection[str], fields: SpecFields) -> str:
+    hint = variable_hint(name, known) if fields.is_snake_case else suggestion(name, known)
+    return hint or "; add it to the CRD, or a value to defaults/main.yml of the role"
+
+
+def _unknown_key(access: AttributeUse, definitions: Definitions, fields: SpecFields) -> str | None:
+    *owner, key = access.path
+    if owner[0] in definitions.others or key in _METHODS or not fields.is_snake_case:
+        return None
+    keys = fields.keys_at(tuple(owner))
+    if keys is None or key in keys or to_snake(key) not in keys:
+        return None
+    name = ".".join(owner).replace(f".{ITEM}", "[]")
+    return f"'{name}' has no attribute '{key}'{key_hint(key, keys)}"

@@ -14,8 +14,7 @@ from ansible.release import __version__
 from jinja2 import Environment, TemplateSyntaxError
 
 from operator_runner.ansible.templating.name_hints import nearest, suggestion
-from operator_runner.tools.validate import deprecations, expressions
-from operator_runner.tools.validate.terminals import waiting
+from operator_runner.tools.validate import conditions, expressions
 from operator_runner.tools.validate.values import (
     CORE_MODULES,
     has_marks,
@@ -25,6 +24,7 @@ from operator_runner.tools.validate.values import (
     old_action,
     short_name,
     texts,
+    waiting,
 )
 
 _BLOCKS = ("block", "rescue", "always")
@@ -161,7 +161,7 @@ class TaskReader:
                 arguments = key_values(action, arguments)
             except AnsibleError as error:
                 self.content.problems.append((task, str(error.message)))
-        self.content.deprecated += deprecations.of_task(task, short_name(str(action)), arguments)
+        self.content.deprecated += conditions.of_task(task, short_name(str(action)), arguments)
         self.content.deprecated += waiting(task, short_name(str(action)))
         given = arguments if isinstance(arguments, dict) else {}
         given = {**given, **(task["args"] if isinstance(task.get("args"), dict) else {})}

@@ -15,8 +15,7 @@ import pytest
 from operator_runner.config.watches.expressions import evaluate
 from operator_runner.conversion.certificates import ServingCertificate
 from operator_runner.conversion.converter import Converter, Storage
-from operator_runner.conversion.registrar import Registrar
-from operator_runner.conversion.registration import Url
+from operator_runner.conversion.registrar import Registrar, Url
 from operator_runner.conversion.server import serve_conversions
 from operator_runner.core.errors import Unavailable
 from operator_runner.core.model import GVK, Conversion, Json

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from operator_runner.config.watches.reference_targets import referenced
-from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.predicates.wake_on_fields import FailedExpression
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.core.model import GVK, ObjectRef, Reference, RunContent, Watch

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from operator_runner.tools.scaffold.names import Project
 from operator_runner.tools.scaffold.plan import plan_init
+from operator_runner.tools.scaffold.project_file import Project
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.prometheus import JOB, promtool, rules_of

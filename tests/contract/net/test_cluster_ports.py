@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from operator_runner.devcluster import ports
+from operator_runner.devcluster import network
 
 LOOPBACK = "127.0.0.1"
 TRY = f"""
@@ -20,7 +20,7 @@ sys.exit(0 if ports._reserve({LOOPBACK!r}, int(sys.argv[1])) else 3)
 
 def test_a_program_listens_on_a_port_that_was_chosen_for_it() -> None:
     """The reservation does not answer: clients reach the program."""
-    [port] = ports.free(LOOPBACK, 1)
+    [port] = network.free_ports(LOOPBACK, 1)
     with (
         socket.create_server((LOOPBACK, port)) as program,
         socket.create_connection((LOOPBACK, port)),
@@ -32,5 +32,5 @@ def test_a_program_listens_on_a_port_that_was_chosen_for_it() -> None:
 
 def test_another_process_does_not_choose_the_same_port() -> None:
     """Its own program will listen only seconds later."""
-    [port] = ports.free(LOOPBACK, 1)
+    [port] = network.free_ports(LOOPBACK, 1)
     assert subprocess.run([sys.executable, "-c", TRY, str(port)], check=False).returncode == 3

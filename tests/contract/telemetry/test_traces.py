@@ -13,7 +13,7 @@ from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.telemetry.tracing import provider
 from operator_runner.telemetry.tracing.opening import open_traces
-from operator_runner.telemetry.tracing.traces import Traces
+from operator_runner.telemetry.tracing.run_spans import Traces
 from tests.support.otlp import Collector, collector
 from tests.support.waiting import eventually
 

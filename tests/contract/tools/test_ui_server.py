@@ -13,8 +13,7 @@ from yarl import URL
 
 from operator_runner.core.errors import ConfigError, NotFound, Unavailable
 from operator_runner.core.model import Json
-from operator_runner.tools.ui.feed import Feed
-from operator_runner.tools.ui.server import application, serving
+from operator_runner.tools.ui.server import Feed, application, serving
 
 TOKEN = "0123456789"
 

@@ -20,7 +20,7 @@ from bench.etcd.client import EtcdClient, NotAcknowledged
 from bench.etcd.task_killer import TaskKiller
 from bench.etcd.writer import Writer
 from operator_runner.devcluster import Cluster
-from operator_runner.devcluster.certificates import Authority
+from operator_runner.devcluster.control_plane import Authority
 from tests.support.examples import Example, running
 from tests.support.gcs import GcsEmulator
 from tests.support.kubectl import Json, Kubectl

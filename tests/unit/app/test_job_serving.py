@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from operator_runner.app import job_serving
-from operator_runner.app.job_serving import JobServing
-from operator_runner.app.job_slots import JobSlots
+from operator_runner.app.job_serving import JobServing, JobSlots
 from operator_runner.core.errors import ApiError, ConfigError, Conflict, Forbidden, Unavailable
 from operator_runner.core.model import GVK, ObjectRef, Watch
 from operator_runner.core.slot_assignment import slot_of

@@ -9,10 +9,7 @@ from datetime import UTC, datetime
 
 from structlog.testing import capture_logs
 
-from operator_runner.controller.predicates.failed_expression import (
-    ExpressionPlace,
-    FailedExpression,
-)
+from operator_runner.controller.predicates.wake_on_fields import ExpressionPlace, FailedExpression
 from operator_runner.controller.sources.failed_expressions import (
     MAX_EVENTS,
     WINDOW_SECONDS,

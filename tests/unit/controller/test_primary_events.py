@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from operator_runner.controller.predicates.primary_events import ResourceState, reconcile_cause
-from operator_runner.controller.sources.last_seen import LastSeen
+from operator_runner.controller.sources.own_writes import LastSeen
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.model import (
     GVK,

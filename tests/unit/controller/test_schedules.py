@@ -11,7 +11,6 @@ import pytest
 
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.sources.schedule import Schedules
-from operator_runner.core.cron import format_time
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -22,6 +21,7 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
+from operator_runner.core.timetable import format_time
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")

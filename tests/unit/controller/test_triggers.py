@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from operator_runner.config.watches import trigger_targets
-from operator_runner.controller.predicates.failed_expression import (
+from operator_runner.controller.predicates.wake_on_fields import (
     ExpressionPlace,
     FailedExpression,
+    WakeOnFields,
 )
-from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.core.model import (
     GVK,

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.failed_expression import (
+from operator_runner.controller.predicates.wake_on_fields import (
     ExpressionPlace,
     FailedExpression,
+    WakeOnFields,
+    difference_of,
 )
-from operator_runner.controller.predicates.wake_on_fields import WakeOnFields, difference_of
 from operator_runner.controller.sources import debouncing
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Json, WakeOn

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from operator_runner.controller.sources import watches_file
-from operator_runner.controller.sources.watches_file import WatchesFile
+from operator_runner.controller.sources import project_watcher
+from operator_runner.controller.sources.project_watcher import WatchesFile
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, RunContent, Watch
 
@@ -22,7 +22,7 @@ async def test_only_a_valid_edit_that_matters_ends_the_wait(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An invalid file is reported once and loaded until it is valid; comments change nothing."""
-    monkeypatch.setattr(watches_file, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(project_watcher, "_FILE_POLL_SECONDS", 0.001)
     path = tmp_path / "watches.yaml"
     path.write_text("Foo # comment")
     role_exists, loads = False, asyncio.Queue[str]()

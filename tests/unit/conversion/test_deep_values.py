@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operator_runner.conversion.converter import ConversionError, Storage
-from operator_runner.conversion.deep_values import DeepValues
+from operator_runner.conversion.preserved_fields import DeepValues
 from tests.unit.conversion.conftest import HUB, MakeConverter
 
 LEVELS = 2_000

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.conversion.field_paths import ABSENT
-from operator_runner.conversion.merging import merge
+from operator_runner.conversion.preserved_fields import ABSENT, merge
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.conversion.registration import (
+from operator_runner.conversion.registrar import (
     Service,
     Url,
     ca_injector_problem,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operator_runner.conversion.converter import ConversionError, Converter
-from operator_runner.conversion.review import InvalidReview, Review
+from operator_runner.conversion.server import InvalidReview, Review
 from tests.support.nginx import nginx as resource
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from operator_runner.config.watches import load
-from operator_runner.conversion.schemas import unmapped_fields
+from operator_runner.conversion.registrar import unmapped_fields
 from operator_runner.core.model import Conversion
 from tests.support.operator import REPOSITORY
 

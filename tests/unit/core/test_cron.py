@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core.cron import Cron, parse_zone
+from operator_runner.core.timetable import Cron, parse_zone
 
 BERLIN = "Europe/Berlin"
 SPRING, AUTUMN = datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)

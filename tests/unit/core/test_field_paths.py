@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 
 from operator_runner.controller.predicates.dependent_changes import Version, difference
-from operator_runner.core.field_paths import (
-    changed_paths,
-    is_cut,
-    managed_paths,
-    summarize,
-)
 from operator_runner.core.model import Json
+from operator_runner.core.object_diff import changed_paths, is_cut, managed_paths, summarize
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core.merge_patch import replacing
+from operator_runner.core.object_diff import replacing_patch
 from tests.fakes.cluster import merged
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | st.text(max_size=2)
@@ -43,14 +43,14 @@ MAPS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 )
 def test_a_patch_contains_only_differences(current: Any, fields: Any, patch: Any) -> None:
     """Only what differs, and null for each key that is to go."""
-    assert replacing(current, fields) == patch
+    assert replacing_patch(current, fields) == patch
 
 
 @given(current=MAPS, fields=MAPS)
 def test_the_patch_replaces_the_fields(current: Any, fields: Any) -> None:
     """Applied by RFC 7396 the fields are as given, the others as before; then nothing differs."""
-    patched = merged(copy.deepcopy(current), replacing(current, fields))
-    assert replacing(patched, fields) == {}
+    patched = merged(copy.deepcopy(current), replacing_patch(current, fields))
+    assert replacing_patch(patched, fields) == {}
     assert {key: value for key, value in patched.items() if key not in fields} == {
         key: value for key, value in current.items() if key not in fields
     }

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.core.cron import Cron, parse_zone
-from operator_runner.core.timetable import TickRecord, Ticks, Timetable
+from operator_runner.core.timetable import Cron, TickRecord, Ticks, Timetable, parse_zone
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)

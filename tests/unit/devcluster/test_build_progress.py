@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from operator_runner.devcluster import recipes
-from operator_runner.devcluster.build_progress import BuildProgress, Counts
+from operator_runner.devcluster.building import BuildProgress, Counts
 
 
 def _after(step: str, lines: Iterable[str], counts: Counts | None = None) -> Counts:

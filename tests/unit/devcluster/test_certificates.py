@@ -13,8 +13,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from operator_runner.devcluster.certificates import Authority, KeyPair, signing_key
-from operator_runner.devcluster.control_plane import kubeconfig
+from operator_runner.devcluster.control_plane import Authority, KeyPair, kubeconfig, signing_key
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.devcluster import cgroups
+from operator_runner.devcluster import host
 from operator_runner.devcluster.errors import CgroupsUnusable
 
-_GROUP = cgroups.name_of("12345678")
+_GROUP = host.cgroup_name("12345678")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def v2(tmp_path: Path) -> Path:
 
 def test_v1_has_a_group_in_every_hierarchy(v1: Path) -> None:
     """Pods can be limited by each controller, and cpuset's group is filled."""
-    cgroups.create("12345678", root=v1)
+    host.create_cgroup("12345678", root=v1)
     made = {path.parent.name for path in v1.glob(f"*/{_GROUP}") if not path.parent.is_symlink()}
     assert made == {"cpu,cpuacct", "cpuset", "memory", "pids", "systemd", "unified"}
     assert (v1 / "cpuset" / _GROUP / "cpuset.cpus").read_text() == "0-1\n"
@@ -44,7 +44,7 @@ def test_v1_has_a_group_in_every_hierarchy(v1: Path) -> None:
 
 def test_v2_hands_controllers_down(v2: Path) -> None:
     """The controllers that Pods need are enabled for the group and below it."""
-    cgroups.create("12345678", root=v2)
+    host.create_cgroup("12345678", root=v2)
     for folder in (v2, v2 / _GROUP):
         # A file takes the last write; in the kernel's they add up.
         assert (folder / "cgroup.subtree_control").read_text() == "+io"
@@ -54,7 +54,7 @@ def test_a_missing_controller_is_named(v2: Path) -> None:
     """Without the memory controller Pods could not be limited; the error has this reason."""
     (v2 / "cgroup.controllers").write_text("cpuset cpu pids\n")
     with pytest.raises(CgroupsUnusable, match="controllers memory"):
-        cgroups.create("12345678", root=v2)
+        host.create_cgroup("12345678", root=v2)
 
 
 def test_a_refusing_kernel_is_reported_with_a_hint(v2: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_refusing_kernel_is_reported_with_a_hint(v2: Path) -> None:
     (v2 / "cgroup.subtree_control").unlink()
     (v2 / "cgroup.subtree_control").mkdir()
     with pytest.raises(CgroupsUnusable, match="--control-plane-only"):
-        cgroups.create("12345678", root=v2)
+        host.create_cgroup("12345678", root=v2)
 
 
 def test_removing_takes_whole_trees_and_nothing_else(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_removing_takes_whole_trees_and_nothing_else(tmp_path: Path) -> None:
         (tmp_path / top / _GROUP / "kubepods" / "pod1").mkdir(parents=True)
         (tmp_path / top / "operator-runner-ffffffff").mkdir()
         (tmp_path / top / "cgroup.procs").touch()
-    cgroups.remove("12345678", tmp_path)
+    host.remove_cgroups("12345678", tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*/operator-runner-*")) == [
         "operator-runner-ffffffff",
         "operator-runner-ffffffff",

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from operator_runner.devcluster.errors import ImageError
-from operator_runner.devcluster.image_archive import Layer, merged, write
+from operator_runner.devcluster.image_packing import Layer, merged, write_archive
 from operator_runner.devcluster.image_spec import Extra, ImageSpec
-from operator_runner.devcluster.images import names_in
+from operator_runner.devcluster.node import names_in
 
 _SPEC = ImageSpec(tag="example.local/web:1", user="101", env=(("A", "1"),), cmd=("web",))
 
@@ -32,7 +32,7 @@ def _archive(target: Path, *packages: bytes) -> Path:
     layer = Layer()
     for package in packages:
         layer.add_package(package)
-    write(_SPEC, layer, {"architecture": "amd64", "debian.web": "1.0"}, target)
+    write_archive(_SPEC, layer, {"architecture": "amd64", "debian.web": "1.0"}, target)
     return target
 
 

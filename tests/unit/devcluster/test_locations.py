@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from operator_runner.devcluster.errors import ClusterError
-from operator_runner.devcluster.files import private_folder, write
 from operator_runner.devcluster.image_packing import available
-from operator_runner.devcluster.locations import cache_folder, clusters_folder, home_of
+from operator_runner.devcluster.locations import (
+    cache_folder,
+    clusters_folder,
+    home_of,
+    private_folder,
+    write_file,
+)
 
 
 def test_the_xdg_variables_are_followed(tmp_path: Path) -> None:
@@ -56,7 +61,7 @@ def test_folders_and_files_are_private(tmp_path: Path) -> None:
     """Only the user can read a cluster's files, for any umask."""
     folder = private_folder(tmp_path / "a" / "b")
     assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
-    assert write(folder / "key", "x").stat().st_mode & 0o777 == 0o600
+    assert write_file(folder / "key", "x").stat().st_mode & 0o777 == 0o600
 
 
 def test_only_packages_with_a_candidate_are_available() -> None:

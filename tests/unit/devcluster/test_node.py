@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from operator_runner.devcluster import node_config
+from operator_runner.devcluster import node
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
-from operator_runner.devcluster.node import is_schedulable
-from operator_runner.devcluster.node_config import NodeConfig
+from operator_runner.devcluster.node import NodeConfig, is_schedulable
 
 _READY = {"type": "Ready", "status": "True"}
 
@@ -53,7 +52,7 @@ def test_each_cluster_has_a_cgroup_of_its_own(tmp_path: Path) -> None:
 def test_health_is_probed_at_the_address_of_the_node(tmp_path: Path) -> None:
     """The kubelet and kube-proxy answer on the link, where this machine reaches them."""
     config = _config(Home(tmp_path))
-    for part in (node_config.kubelet(config, tmp_path), node_config.kube_proxy(config, tmp_path)):
+    for part in (node.kubelet(config, tmp_path), node.kube_proxy(config, tmp_path)):
         assert part.health.startswith("http://10.186.3.2:")
         assert part.node == 1
 
@@ -67,7 +66,7 @@ def test_a_second_node_has_names_and_addresses_of_its_own(tmp_path: Path) -> Non
     settings = json.loads(_file(config, "kubelet.json"))
     assert settings["tlsCertFile"].endswith("/kubelet-2-serving.crt")
     assert settings["cgroupRoot"].endswith("-2")
-    part = node_config.kubelet(config, tmp_path)
+    part = node.kubelet(config, tmp_path)
     assert (part.name, part.node) == ("kubelet-2", 2)
     assert part.health == "http://10.186.3.6:10248/healthz"
     assert "--hostname-override=node-2" in part.command

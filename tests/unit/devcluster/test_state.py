@@ -8,7 +8,7 @@ import pytest
 
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.process import Process
-from operator_runner.devcluster.state import ClusterState, Node, Part, load, save
+from operator_runner.devcluster.supervision import ClusterState, Node, Part, load_state, save_state
 
 _ETCD = Part("etcd", ("/bin/etcd", "--name=default"), "http://127.0.0.1:1/readyz")
 _FULL = ClusterState(
@@ -26,14 +26,14 @@ _FULL = ClusterState(
 def test_a_stored_state_is_loaded_unchanged(tmp_path: Path, state: ClusterState) -> None:
     """Storing and loading changes nothing."""
     home = Home(tmp_path)
-    save(home, state)
-    assert load(home) == state
+    save_state(home, state)
+    assert load_state(home) == state
 
 
 def test_the_state_is_private(tmp_path: Path) -> None:
     """Command lines of programs are private."""
     home = Home(tmp_path)
-    save(home, _FULL)
+    save_state(home, _FULL)
     assert home.state.stat().st_mode & 0o777 == 0o600
 
 
@@ -42,12 +42,12 @@ def test_a_damaged_state_counts_as_absent(tmp_path: Path, content: str) -> None:
     """A file cut short or of another version does not stop the next command."""
     home = Home(tmp_path)
     home.state.write_text(content)
-    assert load(home) is None
+    assert load_state(home) is None
 
 
 def test_without_a_file_there_is_no_state(tmp_path: Path) -> None:
     """A cluster that was never started has no state."""
-    assert load(Home(tmp_path)) is None
+    assert load_state(Home(tmp_path)) is None
 
 
 def test_starting_a_part_again_replaces_its_process() -> None:

@@ -26,7 +26,7 @@ from operator_runner.controller.predicates.dependent_changes import Version, dif
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.conversion.converter import ConversionError, Converter
-from operator_runner.conversion.review import API_VERSION, InvalidReview, Review
+from operator_runner.conversion.server import API_VERSION, InvalidReview, Review
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.json_bounds import decode
 from operator_runner.core.model import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_runner.core.model import GVK
-from operator_runner.kube.missing_kinds import explain_missing
+from operator_runner.kube.discovery import explain_missing
 
 APPS = "apps.example.com"
 SERVED = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from operator_runner.core.model import GVK
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import cut
-from operator_runner.kube.line_splitting import split_lines
+from operator_runner.kube.session import split_lines
 
 
 @given(st.text(), st.integers(min_value=3, max_value=40))

@@ -9,7 +9,7 @@ import pytest
 from operator_runner.core.model import Json
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, Selectors
 from operator_runner.proxy.dry_run.patches import patched
-from operator_runner.proxy.dry_run.requests import delete_options, refusal, with_dry_run
+from operator_runner.proxy.dry_run.sending import delete_options, refusal, with_dry_run
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.status_errors import StatusError
 

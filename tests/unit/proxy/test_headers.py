@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
-from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
+from operator_runner.proxy.bodies import request_headers, response_headers, upgrade_of
 
 
 def test_the_token_of_the_run_is_not_forwarded() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.proxy.permission_log import PermissionLog, add_permission, encode, read
-from operator_runner.proxy.request_permissions import ANY, OWN, Permission
+from operator_runner.proxy.request_info import ANY, OWN, Permission
 
 GET = Permission("Web.shop", "apps", "deployments", OWN, "get")
 _WORDS = st.sampled_from(["", "a", "b", "x.io"])

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from operator_runner.core.model import GVK
-from operator_runner.proxy.request_info import RequestInfo
-from operator_runner.proxy.request_permissions import (
+from operator_runner.proxy.request_info import (
     Permission,
     RequestAttributes,
+    RequestInfo,
     Subject,
     impersonation_permissions,
     owners_with_blocked_deletion,

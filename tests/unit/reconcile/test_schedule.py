@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from operator_runner.config.watches.schedules import timetable
-from operator_runner.core.cron import format_time
 from operator_runner.core.errors import Unavailable
 from operator_runner.core.model import GVK, Cause, Json, Schedule, Trigger
+from operator_runner.core.timetable import format_time
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
 from tests.unit.reconcile.test_reconciler import ASKING, FOO, PLAIN, REF, SPEC, Case, resource

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.telemetry.console import console_renderer
-from operator_runner.telemetry.printable import printable
-from operator_runner.telemetry.transcript import write
+from operator_runner.telemetry.logs import console_renderer
+from operator_runner.telemetry.output_thread import write_play_output
+from operator_runner.telemetry.redaction import printable
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_the_output_of_a_play_is_printed_without_escapes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Colours are dropped, everything else that a terminal obeys is shown."""
-    write("\x1b[0;32mok: [localhost]\x1b[0m\r\n\x1b]0;title\x07")
+    write_play_output("\x1b[0;32mok: [localhost]\x1b[0m\r\n\x1b]0;title\x07")
     assert capsys.readouterr().out == "ok: [localhost]\n\\x1b]0;title\\x07\n"

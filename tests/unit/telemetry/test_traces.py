@@ -35,7 +35,7 @@ from operator_runner.telemetry.metrics import Metrics, RunTimes
 from operator_runner.telemetry.runs.store import RunStore
 from operator_runner.telemetry.tracing.opening import exporters_of, open_traces
 from operator_runner.telemetry.tracing.provider import OpenTelemetryTraces
-from operator_runner.telemetry.tracing.traces import NoTraces
+from operator_runner.telemetry.tracing.run_spans import NoTraces
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 REF = ObjectRef(GVK("example.com", "v1", "Page"), "default", "home")

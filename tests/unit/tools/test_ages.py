@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from operator_runner.tools.ages import age
+from operator_runner.tools.run_lines import age
 
 
 @pytest.mark.parametrize(

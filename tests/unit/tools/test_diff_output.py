@@ -9,7 +9,7 @@ import pytest
 from operator_runner.core.model import GVK, ObjectRef
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.reconcile.preview import Preview
-from operator_runner.tools.diff.output import summary, with_relative_paths
+from operator_runner.tools.diff.project import summary, with_relative_paths
 
 PAGE = ObjectRef(GVK("example.com", "v1", "Page"), "default", "home")
 CONFIG = ObjectRef(GVK("", "v1", "ConfigMap"), "default", "home")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_runner.tools.operator_api.pods import PodAddress, address_of, holders_first
+from operator_runner.tools.operator_api.discovery import PodAddress, address_of, holders_first
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/shop/leases/web"
 

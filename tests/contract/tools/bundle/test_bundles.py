@@ -16,7 +16,7 @@ import yaml
 from rich.console import Console
 
 from operator_runner.devcluster import Cluster, binaries
-from operator_runner.tools.bundle.validation import ERROR, WARNING, scorecard, validate
+from operator_runner.tools.bundle.bundle import ERROR, WARNING, scorecard, validate
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.scaffold import create_api, init, run

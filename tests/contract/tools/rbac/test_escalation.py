@@ -9,19 +9,21 @@ import pytest
 import yaml
 
 from operator_runner.core.model import GVK, RunContent, Watch
-from operator_runner.proxy.request_info import RequestInfo
-from operator_runner.proxy.request_permissions import (
+from operator_runner.proxy.request_info import (
     Permission,
     RequestAttributes,
+    RequestInfo,
     Subject,
     permissions_for_request,
     permissions_in_body,
 )
-from operator_runner.tools.rbac.access_rules import Requirement
-from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.operator_requirements import EnabledFeatures
+from operator_runner.tools.rbac.access_rules import KindTable, Requirement
 from operator_runner.tools.rbac.render import manifest
-from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of
+from operator_runner.tools.rbac.requirements import (
+    EnabledFeatures,
+    RequirementSources,
+    requirements_of,
+)
 from tests.support.kubectl import Json, Kubectl
 from tests.support.waiting import eventually
 

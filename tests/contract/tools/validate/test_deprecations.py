@@ -15,7 +15,7 @@ import pytest
 from ansible.release import __version__
 
 from operator_runner.ansible.cold.playbook import PROGRAM
-from operator_runner.tools.validate.deprecations import FACTS
+from operator_runner.tools.validate.conditions import FACTS
 from tests.contract.tools.validate.test_validate import validate, write
 
 VERSION = tuple(int(part) for part in __version__.split(".")[:2])

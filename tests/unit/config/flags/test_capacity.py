@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.config.flags.capacity import capacity
+from operator_runner.config.flags.types import capacity
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.settings import ExecutorName
 

@@ -20,7 +20,7 @@ from operator_runner.config.flags import (
     settings_from,
     warnings_from,
 )
-from operator_runner.config.flags.capacity import cores
+from operator_runner.config.flags.types import cores
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, JobTemplate, Ownership, RunContent, Watch
 from operator_runner.core.settings import (

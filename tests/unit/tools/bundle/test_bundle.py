@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.bundle.bundle import bundle, dockerfile
-from operator_runner.tools.bundle.bundle_options import BundleOptions, precedence
+from operator_runner.tools.bundle.bundle import bundle, dockerfile, write_bundle
+from operator_runner.tools.bundle.cluster_service_version import BundleOptions, precedence
 from operator_runner.tools.bundle.manifests import Manifests
-from operator_runner.tools.bundle.writer import write_bundle
 from tests.support.manifests import rendered
 
 OPTIONS = BundleOptions("1.2.3", ("alpha", "stable"), "stable")

@@ -10,12 +10,15 @@ import pytest
 import yaml
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.bundle.bundle import bundle, dockerfile
-from operator_runner.tools.bundle.bundle_options import BundleOptions
-from operator_runner.tools.bundle.catalog import catalog
-from operator_runner.tools.bundle.operatorhub import write_operatorhub
-from operator_runner.tools.bundle.stored_bundles import StoredBundle, read_bundle, read_bundles
-from operator_runner.tools.bundle.writer import write_bundle
+from operator_runner.tools.bundle.bundle import bundle, dockerfile, write_bundle
+from operator_runner.tools.bundle.catalog import (
+    StoredBundle,
+    catalog,
+    read_bundle,
+    read_bundles,
+    write_operatorhub,
+)
+from operator_runner.tools.bundle.cluster_service_version import BundleOptions
 from tests.support.manifests import BASE, Json, rendered
 
 

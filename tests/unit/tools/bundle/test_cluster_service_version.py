@@ -11,10 +11,11 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Conversion, RunContent, Watch
-from operator_runner.tools.bundle.bundle_options import BundleOptions
-from operator_runner.tools.bundle.cluster_service_version import cluster_service_version
-from operator_runner.tools.bundle.manifests import Manifests
-from operator_runner.tools.bundle.permissions import permissions
+from operator_runner.tools.bundle.cluster_service_version import (
+    BundleOptions,
+    cluster_service_version,
+)
+from operator_runner.tools.bundle.manifests import Manifests, permissions
 from tests.support.manifests import BASE, SAMPLE, Json, rendered
 
 OPTIONS = BundleOptions("1.2.3")

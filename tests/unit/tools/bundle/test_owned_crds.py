@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.tools.bundle.descriptors import descriptors, display_name
-from operator_runner.tools.bundle.owned_crds import creatable_kinds, owned_crds, sample_resources
+from operator_runner.tools.bundle.owned_crds import (
+    creatable_kinds,
+    descriptors,
+    display_name,
+    owned_crds,
+    sample_resources,
+)
 from tests.support.manifests import BASE, RULE, SAMPLE, rendered
 
 UI = "urn:alm:descriptor:com.tectonic.ui:"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.bundle.permissions import permissions
+from operator_runner.tools.bundle.manifests import permissions
 from tests.support.manifests import (
     LEADER_ROLE,
     LEASES,

@@ -12,17 +12,13 @@ from operator_runner.tools.rbac.access_rules import (
     CLUSTER_WIDE,
     OWN_NAMESPACE,
     AccessRule,
+    KindTable,
     Requirement,
     minimal,
 )
-from operator_runner.tools.rbac.check import differences
-from operator_runner.tools.rbac.grants import grants_in
-from operator_runner.tools.rbac.kinds import KindTable
+from operator_runner.tools.rbac.grants import differences, grants_in
 from operator_runner.tools.rbac.manager_deployment import Manager, features_of, find_manager
-from operator_runner.tools.rbac.operator_requirements import (
-    EnabledFeatures,
-    requirements_of_runner,
-)
+from operator_runner.tools.rbac.requirements import EnabledFeatures, requirements_of_runner
 
 GET = AccessRule("apps", "deployments", "get")
 

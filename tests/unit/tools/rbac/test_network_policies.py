@@ -6,7 +6,7 @@ from pathlib import Path
 
 from operator_runner.core.model import GVK, JobTemplate, Json, RunContent, Watch
 from operator_runner.tools.rbac.manager_deployment import PLACEHOLDER, Manager
-from operator_runner.tools.rbac.network_policies import network_policies_of
+from operator_runner.tools.rbac.render import network_policies_of
 
 PORT = 8444
 OPERATOR = {"podSelector": {"matchLabels": {"control-plane": "controller-manager"}}}

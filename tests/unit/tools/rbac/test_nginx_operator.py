@@ -12,14 +12,16 @@ import pytest
 from operator_runner.config.watches import load
 from operator_runner.core.model import Json
 from operator_runner.proxy.permission_log import read
-from operator_runner.tools.rbac.access_rules import Requirement
-from operator_runner.tools.rbac.check import differences
-from operator_runner.tools.rbac.grants import grants_in
-from operator_runner.tools.rbac.kinds import KindTable
+from operator_runner.tools.rbac.access_rules import KindTable, Requirement
+from operator_runner.tools.rbac.grants import differences, grants_in
 from operator_runner.tools.rbac.manager_deployment import features_of, find_manager
-from operator_runner.tools.rbac.operator_requirements import LEADER
 from operator_runner.tools.rbac.render import manifest
-from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
+from operator_runner.tools.rbac.requirements import (
+    LEADER,
+    RequirementSources,
+    requirements_of,
+    warnings_of,
+)
 from operator_runner.tools.yaml_io import read_objects
 from tests.support.operator import REPOSITORY
 

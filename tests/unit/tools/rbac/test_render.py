@@ -15,11 +15,10 @@ from operator_runner.tools.rbac.access_rules import (
     Requirement,
     minimal,
 )
-from operator_runner.tools.rbac.check import differences
-from operator_runner.tools.rbac.grants import grants_in
+from operator_runner.tools.rbac.grants import differences, grants_in
 from operator_runner.tools.rbac.manager_deployment import Manager
-from operator_runner.tools.rbac.operator_requirements import LEADER
 from operator_runner.tools.rbac.render import component, manifest, roles_of
+from operator_runner.tools.rbac.requirements import LEADER
 
 _RIGHTS = st.builds(
     AccessRule,

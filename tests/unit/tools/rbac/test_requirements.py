@@ -22,11 +22,14 @@ from operator_runner.core.model import (
     WakeOn,
     Watch,
 )
-from operator_runner.proxy.request_permissions import ANY, OWN, Permission
-from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE
-from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.operator_requirements import EnabledFeatures
-from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
+from operator_runner.proxy.request_info import ANY, OWN, Permission
+from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE, KindTable
+from operator_runner.tools.rbac.requirements import (
+    EnabledFeatures,
+    RequirementSources,
+    requirements_of,
+    warnings_of,
+)
 
 CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",

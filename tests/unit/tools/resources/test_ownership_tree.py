@@ -6,7 +6,7 @@ from typing import Any
 
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
-from operator_runner.tools.resources.ownership_tree import TreeNode, last_writer, tree_of
+from operator_runner.tools.resources.tree import TreeNode, last_writer, tree_of
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 

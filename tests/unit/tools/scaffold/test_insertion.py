@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.scaffold.insertion import insert
+from operator_runner.tools.scaffold.plan import insert
 
 
 def add(text: str, item: str = "- new.yaml\n", key: str = "resources") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.scaffold import names
+from operator_runner.tools.scaffold import project_file
 
 
 @pytest.mark.parametrize(
@@ -23,15 +23,15 @@ from operator_runner.tools.scaffold import names
 )
 def test_plurals_follow_english_spelling(kind: str, plural: str) -> None:
     """A kind's plural follows the spelling rules of English."""
-    assert names.pluralize(kind) == plural
+    assert project_file.pluralize(kind) == plural
 
 
 def test_a_kind_has_its_plural_and_its_group() -> None:
     """The group ends in the domain; a kind without a group has the domain alone."""
-    api = names.api("cache", "v1alpha1", "Memcached")
+    api = project_file.api("cache", "v1alpha1", "Memcached")
     assert (api.lower, api.plural) == ("memcached", "memcacheds")
     assert api.full_group("example.com") == "cache.example.com"
-    assert names.api("", "v1", "Index", "indices").full_group("example.com") == "example.com"
+    assert project_file.api("", "v1", "Index", "indices").full_group("example.com") == "example.com"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_kind_has_its_plural_and_its_group() -> None:
 def test_a_bad_kind_is_refused(flags: tuple[str, str, str, str], problem: str) -> None:
     """The error names the flag, and a kind that would do."""
     with pytest.raises(ConfigError) as caught:
-        names.api(*flags)
+        project_file.api(*flags)
     assert problem in str(caught.value)
 
 
@@ -68,16 +68,16 @@ def test_a_bad_kind_is_refused(flags: tuple[str, str, str, str], problem: str) -
 def test_a_bad_project_name_is_refused(name: str, hint: str) -> None:
     """The error offers a name that is taken."""
     with pytest.raises(ConfigError) as caught:
-        names.project(name, "example.com")
+        project_file.project(name, "example.com")
     assert str(caught.value).endswith(hint)
-    assert names.project(hint.removeprefix("--project-name="), "example.com")
+    assert project_file.project(hint.removeprefix("--project-name="), "example.com")
 
 
 def test_all_errors_are_reported_at_once() -> None:
     """Each flag has a line of its own."""
     with pytest.raises(ConfigError) as caught:
-        names.project("A", "Example")
+        project_file.project("A", "Example")
     assert [text.split()[0] for text in caught.value.problems] == ["--project-name", "--domain"]
     with pytest.raises(ConfigError) as caught:
-        names.api("G", "1", "k")
+        project_file.api("G", "1", "k")
     assert len(caught.value.problems) == 3

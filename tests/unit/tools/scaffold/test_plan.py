@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.scaffold import names
+from operator_runner.tools.scaffold import project_file
 from operator_runner.tools.scaffold.fields import Field, parse_fields
 from operator_runner.tools.scaffold.plan import ApiPlan, plan_api, plan_init
 
@@ -18,13 +18,13 @@ KIND = "Memcached"
 @pytest.fixture
 def project() -> dict[str, str]:
     """Return the files of a new project."""
-    return plan_init(names.project("cache-operator", "example.com"))
+    return plan_init(project_file.project("cache-operator", "example.com"))
 
 
 def new_api(
     kind: str = KIND, version: str = "v1alpha1", group: str = "cache", **how: Any
 ) -> ApiPlan:
-    return ApiPlan(names.api(group, version, kind), **how)
+    return ApiPlan(project_file.api(group, version, kind), **how)
 
 
 def watches(files: dict[str, str]) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ def test_equal_kinds_of_two_groups_are_distinguished(project: dict[str, str]) ->
 
 def test_an_irregular_plural_is_kept(project: dict[str, str]) -> None:
     """PROJECT has the plural where it does not follow from the kind."""
-    files = plan_api(project, ApiPlan(names.api("cache", "v1", "Index", "indices")))
+    files = plan_api(project, ApiPlan(project_file.api("cache", "v1", "Index", "indices")))
     assert yaml.safe_load(files["PROJECT"])["resources"][0]["plural"] == "indices"
     assert "config/crd/bases/cache.example.com_indices.yaml" in files
 

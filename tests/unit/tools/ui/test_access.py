@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.tools.ui.access import refusal
+from operator_runner.tools.ui.server import refusal
 
 PORT, TOKEN = 4321, "s3cret"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from operator_runner.tools.ui.feed import Feed
+from operator_runner.tools.ui.server import Feed
 
 LONG_SECONDS = 600
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.tools.validate.argument_specs import disagreements, invalid
-from operator_runner.tools.validate.spec_fields import SpecFields
+from operator_runner.tools.validate.spec_fields import SpecFields, disagreements, invalid
 
 FIELDS = SpecFields({"site_title": {"type": "string"}, "size": {"type": "integer"}})
 

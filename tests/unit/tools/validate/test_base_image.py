@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from operator_runner.tools.validate.base_image import foreign_packages
+from operator_runner.tools.validate.requirements import foreign_packages
 
 DOCKERFILE = r"""ARG BASE="example.com/operator-framework/ansible-operator:v1.34.0"
 FROM golang:1.26 AS build

@@ -9,7 +9,7 @@ import ansible.module_utils.facts
 import pytest
 from jinja2 import Environment
 
-from operator_runner.tools.validate.deprecations import FACTS, of_names, of_task
+from operator_runner.tools.validate.conditions import FACTS, of_names, of_task
 from operator_runner.tools.validate.expressions import uses
 
 ENVIRONMENT = Environment(autoescape=False)

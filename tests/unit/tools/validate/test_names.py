@@ -9,8 +9,12 @@ from jinja2 import Environment
 
 from operator_runner.core.model import GVK, Json, RunContent, Watch
 from operator_runner.tools.validate.expressions import uses
-from operator_runner.tools.validate.names import Definitions, undefined
-from operator_runner.tools.validate.spec_fields import SpecFields, spec_fields
+from operator_runner.tools.validate.spec_fields import (
+    Definitions,
+    SpecFields,
+    spec_fields,
+    undefined,
+)
 
 WATCH = Watch(GVK("example.com", "v1", "Site"), RunContent())
 SCHEMA: Json = {
