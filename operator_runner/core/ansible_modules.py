@@ -34,8 +34,8 @@ class Trait(Flag):
     """Its `changed` is about a report, not about objects that the role manages."""
     REQUEUES = auto()
     """Sets the time of the next reconcile."""
-    SHARES_PROCESS = auto()
-    """Only reads and writes objects, so that further modules may run in its process."""
+    ONLY_SENDS_REQUESTS = auto()
+    """Only reads and writes objects, so that it may run in the process of the play."""
     RUNS_COMMAND = auto()
     """Runs the command in its arguments."""
     WRITES_FILE = auto()
@@ -63,7 +63,7 @@ _FILE = Trait.HOST | Trait.WRITES_FILE
 _COMMAND = _FREE_HOST | Trait.RUNS_COMMAND | Trait.PRELOADED_ACTION
 _PRELOADED = Trait.PRELOADED_ACTION | Trait.PRELOADED_PROGRAM
 _CLUSTER = Trait.CLUSTER | Trait.PREVIEWED
-_SHARED = _CLUSTER | Trait.SHARES_PROCESS
+_SHARED = _CLUSTER | Trait.ONLY_SENDS_REQUESTS
 _REPORT = Trait.OPERATOR | Trait.REPORTS
 
 _BUILTIN = {

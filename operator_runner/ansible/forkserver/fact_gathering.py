@@ -93,7 +93,7 @@ def _become_gatherer(
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_LONGEST_SECONDS)
-        start_afresh(output)
+        output = start_afresh(output)
         Sandbox.from_json(sandbox).enter()
         kept = _gather(environment)
         with os.fdopen(output, "wb") as file:

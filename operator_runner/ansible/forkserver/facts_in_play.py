@@ -17,8 +17,8 @@ from ansible.modules import setup
 from operator_runner.ansible.forkserver import facts
 from operator_runner.ansible.forkserver.forks import captured_output
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
+from operator_runner.ansible.forkserver.module_effects import forget_messages
 from operator_runner.ansible.forkserver.module_process import MODULE_SIDE, run_program
-from operator_runner.ansible.forkserver.module_process_reuse import forget_messages
 from operator_runner.ansible.forkserver.modules_in_play import working_directory
 from operator_runner.ansible.patches.replacing import replaced
 

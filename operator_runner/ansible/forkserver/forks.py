@@ -179,20 +179,6 @@ def finish_process(status: int) -> int:
     return status
 
 
-def finish_module() -> int:
-    """Do what an interpreter does after a program without threads; return the exit status."""
-    try:
-        _flush()
-        atexit._run_exitfuncs()
-        _flush()
-    except BaseException:  # noqa: BLE001 (as at the exit of an interpreter)
-        traceback.print_exc()
-        return 120
-    finally:
-        _finalize_at_exit()
-    return 0
-
-
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -1,6 +1,8 @@
-"""Module calls of a run: sent by the play and its workers, received by the module's process.
+"""Module calls of a run: sent by the play and its workers to the supervisor, which forks modules.
 
-Between them is the run's supervisor, which forks that process (`module_forks`).
+The play does not fork them itself: after a fork a process copies every page that it writes to, and
+a play writes to many, a supervisor to few. The supervisor's memory also contains no data of the
+play that a module could read.
 """
 
 from __future__ import annotations
@@ -15,14 +17,13 @@ import socket
 import struct
 from dataclasses import asdict, dataclass
 
-STATUS = struct.Struct("i")
+from operator_runner.ansible.forkserver.forks import fork
+
+_STATUS = struct.Struct("i")
 _CHUNK_BYTES = 64 * 1024
 _KILLED = 128 + signal.SIGKILL
-MODULE = b"module"
-"""A module with a process of its own. For a shared process, its key is sent instead."""
-ENDING, READY = b"ending", b"ready"
-MESSAGE_BYTES = 64
-"""Maximum size of a message beside its descriptors: a SHA-256 digest in hexadecimal digits."""
+_REQUEST = b"!"
+"""Goes with the descriptors of a module; SOCK_SEQPACKET has no empty messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,72 +48,83 @@ class ModuleCall:
     umask: int
 
 
-def call_module(
-    requests: socket.socket, call: ModuleCall, share_key: str = ""
-) -> tuple[int, bytes, bytes]:
-    """Run a module; return exit status (as a shell gives it), standard output and error.
-
-    Modules with the same `share_key` may share a process; those without a key have their own.
-    """
+def call_module(requests: socket.socket, call: ModuleCall) -> tuple[int, bytes, bytes]:
+    """Run a module; return exit status (as a shell gives it), standard output and error."""
     message = os.memfd_create("module")
     os.write(message, json.dumps(asdict(call)).encode())
     out, err, ended = os.pipe(), os.pipe(), os.pipe()
     sent = (message, out[1], err[1], ended[1])
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", sent))
     try:
-        requests.sendmsg([share_key.encode() or MODULE], [rights])
+        requests.sendmsg([_REQUEST], [rights])
     finally:
         for descriptor in sent:
             os.close(descriptor)
     stdout, stderr, status = _read_all(out[0], err[0], ended[0])
-    if len(status) < STATUS.size:
+    if len(status) < _STATUS.size:
         return _KILLED, stdout, stderr
-    return _as_shell_status(STATUS.unpack_from(status)[0], stdout, stderr)
+    return _as_shell_status(_STATUS.unpack_from(status)[0], stdout, stderr)
 
 
-@dataclass(frozen=True, slots=True)
-class GivenModule:
-    """A module call as it reaches its process, with the descriptors that its ends go to."""
+class ModuleForks:
+    """The supervisor's side: run the requested modules in forks, and report how they ended."""
 
-    call: ModuleCall
-    out: int
-    err: int
-    ended: int
-    is_shared: bool
-    """Whether the process may run another module after it."""
+    def __init__(self) -> None:
+        """Open the socket; `requests` is the end for the play."""
+        self._socket, self.requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._running: dict[int, tuple[int, int]] = {}  # pidfd -> pid, descriptor for its status
 
-    def report_exit(self, status: int) -> None:
-        """Report the exit status and close the outputs; the exit itself takes a while."""
-        for stream in (1, 2):
-            with contextlib.suppress(OSError):
-                os.close(stream)  # unless the module did
+    def watched(self) -> list[int]:
+        """Return the descriptors to wait for."""
+        return [self._socket.fileno(), *self._running]
+
+    def handle(self, ready: list[int]) -> None:
+        """Deal with those of `watched` that are ready to be read."""
+        # Requests last: they open descriptors, which may get the numbers of closed ones.
+        for process in set(ready) & set(self._running):
+            self._finish(process)
+        if self._socket.fileno() in ready:
+            self._start()
+
+    def _start(self) -> None:
+        _, rights, _, _ = self._socket.recvmsg(len(_REQUEST), socket.CMSG_SPACE(4 * 4))
+        if not rights:
+            return
+        message, out, err, ended = array.array("i", rights[0][2])
+        pid = fork()
+        if not pid:
+            # ansible-core reads its settings when it is imported, so not before it is loaded.
+            from operator_runner.ansible.forkserver.module_process import become_module
+
+            become_module(message, out, err, ended)
+        for descriptor in (message, out, err):
+            os.close(descriptor)
+        self._running[os.pidfd_open(pid)] = pid, ended
+
+    def _finish(self, process: int) -> None:
+        pid, ended = self._running.pop(process)
+        _, status = os.waitpid(pid, 0)
         with contextlib.suppress(BrokenPipeError):
-            # As waitpid has it.
-            os.write(self.ended, STATUS.pack(status << 8))
-
-    def report_ending(self, orders: socket.socket) -> None:
-        """Report to the supervisor that the module ends, before the play can notice it."""
-        if self.is_shared:
-            with contextlib.suppress(OSError):  # the supervisor wants no more modules
-                orders.send(ENDING)
-
-    def offer_process(self, orders: socket.socket) -> None:
-        """Offer the process for another module. Raises OSError if none is wanted."""
-        os.close(self.ended)
-        orders.send(READY)
+            os.write(ended, _STATUS.pack(status))
+        os.close(ended)
+        os.close(process)
 
 
-def receive_module(orders: socket.socket) -> GivenModule | None:
-    """Return the module that the process is to run; None if there will be none."""
-    request, rights, _, _ = orders.recvmsg(MESSAGE_BYTES, socket.CMSG_SPACE(4 * 4))
-    if not rights:
-        return None
-    message, out, err, ended = array.array("i", rights[0][2])
-    os.set_inheritable(ended, False)
+def received_call(message: int) -> ModuleCall:
+    """Return the call in a message of `call_module`, in the process of the module."""
     with os.fdopen(message, "rb") as file:
         file.seek(0)
-        call = ModuleCall(**json.load(file))
-    return GivenModule(call, out, err, ended, is_shared=request != MODULE)
+        return ModuleCall(**json.load(file))
+
+
+def report_exit(ended: int, status: int) -> None:
+    """Report the exit status of a module and close its outputs; the exit itself takes a while."""
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):
+            os.close(stream)  # unless the module did
+    with contextlib.suppress(BrokenPipeError):
+        # As waitpid has it.
+        os.write(ended, _STATUS.pack(status << 8))
 
 
 def _as_shell_status(status: int, stdout: bytes, stderr: bytes) -> tuple[int, bytes, bytes]:

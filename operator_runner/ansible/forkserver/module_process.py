@@ -7,11 +7,8 @@ import importlib.machinery
 import os
 import resource
 import signal
-import socket
 import sys
-import threading
 import traceback
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -25,116 +22,59 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from operator_runner.ansible.forkserver.forks import (
     begin_process,
     exit_status,
-    finish_module,
     finish_process,
-    open_streams,
     use_environment,
 )
 from operator_runner.ansible.forkserver.module_calls import (
-    GivenModule,
     ModuleCall,
-    receive_module,
-)
-from operator_runner.ansible.forkserver.module_process_reuse import (
-    Idleness,
-    ProcessState,
-    forget_other_clients,
-    keep_connections,
+    received_call,
+    report_exit,
 )
 from operator_runner.ansible.patches.replacing import replace
 
 
-def become_module(orders: socket.socket) -> NoReturn:
-    """Run the module that arrives at `orders`, and exit; exit as well if `orders` closes.
-
-    After a module that may share its process, wait for the next one if this process is as it was.
-    """
+def become_module(message: int, out: int, err: int, ended: int) -> NoReturn:
+    """Run the module of a message of `call_module`, in a process just forked for it, and exit."""
+    process, status = os.getpid(), 1
     try:
-        start_afresh(orders.fileno())
-        _run_modules(orders)
+        call = received_call(message)
+        ended = start_afresh(ended, out, err)
+        status = run_module(call)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        status = 128 + signal.SIGINT
     except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
+    status = finish_process(status)
+    if os.getpid() == process:  # not a fork that the module has made
+        report_exit(ended, status)
+    os._exit(status)
 
 
-def _run_modules(orders: socket.socket) -> None:
-    """Run modules until none comes; exit after one that does not share its process."""
-    initial: ProcessState | None = None
-    idleness = Idleness()
-    while (given := receive_module(orders)) is not None:
-        if not given.is_shared:
-            orders.close()
-        status, process = 1, os.getpid()
-        try:
-            for stream, descriptor in ((1, given.out), (2, given.err)):
-                os.dup2(descriptor, stream)
-                os.close(descriptor)
-            if given.is_shared:
-                _settle(given.call)
-                initial = initial or ProcessState.now(given.ended)
-                idleness.end()
-                with warnings.catch_warnings():
-                    status = run_program(given.call)
-                forget_other_clients()
-                keep_connections()
-            else:
-                status = run_module(given.call)
-        except KeyboardInterrupt:
-            traceback.print_exc()
-            status = 128 + signal.SIGINT
-        except BaseException:  # noqa: BLE001 (the last line of a process)
-            traceback.print_exc()
-        is_again = given.is_shared and not status and threading.active_count() == 1
-        status = finish_module() if is_again else finish_process(status)
-        if os.getpid() != process:  # a fork that the module has made
-            os._exit(status)
-        given.report_ending(orders)
-        given.report_exit(status)
-        if status or not is_again or not _is_put_back(given, initial):
-            os._exit(status)
-        idleness.begin()
-        try:
-            given.offer_process(orders)
-        except OSError:
-            return  # the supervisor wants no more modules
+_KEPT = 3
+"""The first descriptor after the standard ones."""
 
 
-def _is_put_back(given: GivenModule, initial: ProcessState | None) -> bool:
-    """Return whether the process is as before its first module, after restoring it."""
-    _have_no_output()
-    if initial is None or initial.difference(given.ended):
-        return False
-    initial.put_back()
-    open_streams()
-    return True
+def start_afresh(kept: int, out: int | None = None, err: int | None = None) -> int:
+    """Begin as a program, with one descriptor beside the standard ones; return its new number.
 
-
-def start_afresh(kept: int) -> None:
-    """Begin as a program, with one descriptor beside the standard ones, which have no output."""
+    Programs do not inherit it. The input is empty, output is discarded unless it has a descriptor.
+    """
     gc.freeze()
-    _have_no_output()
-    os.closerange(3, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
-    begin_process()
-
-
-def _have_no_output() -> None:
-    """Discard output for now; the input is empty, also later."""
     nothing, nowhere = os.pipe()
-    for stream, descriptor in enumerate((nothing, nowhere, nowhere)):
+    outputs = (nowhere if each is None else each for each in (out, err))
+    for stream, descriptor in enumerate((nothing, *outputs)):
         os.dup2(descriptor, stream)
-    for descriptor in {nothing, nowhere} - {0, 1, 2}:
-        os.close(descriptor)
+    if kept != _KEPT:
+        os.dup2(kept, _KEPT)
+    os.set_inheritable(_KEPT, False)
+    os.closerange(_KEPT + 1, os.sysconf("SC_OPEN_MAX"))
+    begin_process()
+    return _KEPT
 
 
 def run_module(call: ModuleCall) -> int:
     """Run the module in the process environment of its task; return its exit status."""
-    _settle(call)
-    return run_program(call)
-
-
-def _settle(call: ModuleCall) -> None:
     os.chdir(call.cwd)
     os.umask(call.umask)
     use_environment({**call.environment, "PWD": call.cwd})
@@ -151,6 +91,7 @@ def _settle(call: ModuleCall) -> None:
         sys.meta_path.insert(0, _NamelessModule(call))
     AnsibleCollectionConfig.playbook_paths = call.playbook_paths
     install(call.utils)
+    return run_program(call)
 
 
 class _NamelessModule(importlib.machinery.SourceFileLoader):

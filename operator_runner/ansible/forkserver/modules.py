@@ -30,8 +30,8 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from operator_runner.ansible.data_maps import module_arguments
 from operator_runner.ansible.forkserver import facts_in_play, modules_in_play
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, call_module
+from operator_runner.ansible.forkserver.module_effects import current_umask
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
-from operator_runner.ansible.forkserver.module_process_reuse import current_umask, share_key
 from operator_runner.ansible.patches.replacing import wrap
 
 _ACTION = "ansible.plugins.action:ActionBase"
@@ -152,7 +152,7 @@ def _exec_command(
     ended = modules_in_play.run_module(call)
     if ended is not None:
         return ended
-    return call_module(requests, call, share_key(call))
+    return call_module(requests, call)
 
 
 def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:

@@ -112,7 +112,6 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     replace("ansible.cli:init_plugin_loader", lambda *_: None)
     patches.install("events-in-output")
     patches.install("module-forks", requests)
-    patches.install("shared-module-process")
     if "cached-facts" in patches:
         from operator_runner.ansible.forkserver import facts_in_play
 

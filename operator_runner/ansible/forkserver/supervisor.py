@@ -22,7 +22,7 @@ from ansible_runner import runner as ansible_runner_module
 from operator_runner.ansible.forkserver.discovery import discover
 from operator_runner.ansible.forkserver.forks import fork
 from operator_runner.ansible.forkserver.messages import Message, wait_readable
-from operator_runner.ansible.forkserver.module_forks import ModuleForks
+from operator_runner.ansible.forkserver.module_calls import ModuleForks
 from operator_runner.ansible.forkserver.play import become_play
 from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import PatchSelection
@@ -191,7 +191,6 @@ class ForkedPlay:
         # A daemon of the play may keep the terminal open for ever: do not wait for its end.
         while self._read():
             pass
-        self._modules.close()
         _, status = os.waitpid(self.pid, 0)
         self._ended = True
         # None for a signal, as pexpect has it.

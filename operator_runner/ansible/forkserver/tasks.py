@@ -30,7 +30,7 @@ from ansible.plugins import loader as loaders
 from ansible.plugins.strategy import StrategySentinel, results_thread_main
 from ansible.utils.display import Display
 
-from operator_runner.ansible.forkserver.module_process_reuse import (
+from operator_runner.ansible.forkserver.module_effects import (
     current_umask,
     forget_client_defaults,
 )

@@ -174,7 +174,7 @@ PATCHES: tuple[Patch, ...] = (
         reason="Facts that do not change in the life of the fork server are gathered once, and the"
         " module `setup` runs in the play's process with them.",
         gain="0.47 of 0.54 s of CPU time of an empty role (ADR 19)",
-        requires=("module-forks", "shared-module-process"),
+        requires=("module-forks",),
     ),
     Patch(
         name="module-forks",
@@ -212,15 +212,6 @@ PATCHES: tuple[Patch, ...] = (
         reason="A module is a fork: no interpreter to start, no imports, no zip file to unpack.",
         gain="about 1 s of CPU time for each module",
         gives_speed=True,
-    ),
-    Patch(
-        name="shared-module-process",
-        install=f"{_FORKSERVER}.module_process_reuse:install",
-        replaces=_symbols("kubernetes.config.kube_config", yaml="module"),
-        reason="Consecutive modules of kubernetes.core share a process, a client and its"
-        " connection; the kubeconfig is parsed by libyaml.",
-        gain="a third of the CPU time of a run of 190 tasks (ADR 47)",
-        requires=("module-forks",),
     ),
     Patch(
         name="temporary-directories",
@@ -278,11 +269,14 @@ PATCHES: tuple[Patch, ...] = (
     Patch(
         name="modules-in-play",
         install=f"{_FORKSERVER}.modules_in_play:install",
-        replaces=_symbols("atexit", register="builtin_function_or_method"),
+        replaces=(
+            *_symbols("atexit", register="builtin_function_or_method"),
+            *_symbols("kubernetes.config.kube_config", yaml="module"),
+        ),
         reason="A module that only sends requests runs in the play's process instead of one of"
-        " its own.",
+        " its own, and keeps its client; the kubeconfig is parsed by libyaml.",
         gain="a fifth of the memory and a tenth of the CPU time of a run (ADR 50)",
-        requires=("shared-module-process", "tasks-in-play"),
+        requires=("module-forks", "tasks-in-play"),
     ),
     Patch(
         name="plain-results",

@@ -13,8 +13,8 @@ from operator_runner.devcluster import network
 LOOPBACK = "127.0.0.1"
 TRY = f"""
 import socket, sys
-from operator_runner.devcluster import ports
-sys.exit(0 if ports._reserve({LOOPBACK!r}, int(sys.argv[1])) else 3)
+from operator_runner.devcluster import network
+sys.exit(0 if network._reserve({LOOPBACK!r}, int(sys.argv[1])) else 3)
 """
 
 

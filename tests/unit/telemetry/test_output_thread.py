@@ -142,13 +142,13 @@ def test_the_end_does_not_wait_for_ever(outputs: Outputs) -> None:
 _PROGRAM = """
 import sys, time
 import structlog
-from operator_runner.telemetry import logs, output_thread, transcript
+from operator_runner.telemetry import logs, output_thread
 logs.configure("json", "info")
 with output_thread.in_background() as writer:
     log = structlog.get_logger("program")
     while not writer.dropped:
         log.info("Working", detail="x" * 100_000)
-        transcript.write("framed " + "y" * 100_000)
+        output_thread.write_play_output("framed " + "y" * 100_000)
     open(sys.argv[1], "w").close()
     while writer._unreported:
         time.sleep(0.01)

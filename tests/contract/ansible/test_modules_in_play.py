@@ -1,4 +1,4 @@
-"""Modules that share a process, or run in that of the play: results, processes, what is left."""
+"""Modules that run in the process of the play: results, processes, what is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.contract.ansible.launchers.projects import Project, library
 from tests.contract.ansible.launchers.records import Record, differences
 
 _SETTINGS = AnsibleSettings(skip_facts=True)
-_SHARED, _IN_PLAY = "shared-module-process", "modules-in-play"
+_IN_PLAY = "modules-in-play"
 _OBJECT = "{apiVersion: v1, kind: ConfigMap, metadata: {name: shared, namespace: default}}"
 _CHILDREN = "ps -o pid= --ppid $(ps -o ppid= -p $(ps -o ppid= -p $$))"
 """Prints the children of the supervisor. The shell is a child of the play, as its pipe lookup."""
@@ -29,12 +29,10 @@ _STATE = (
     " && ls -l fd | grep -vE 'socket:|pipe:' | sed 's/.* -> //' | sort"
 )
 """Prints what the play has, except connections, and pipes, which it has for this command."""
-_SOCKETS = "readlink /proc/$PPID/fd/* | grep socket: | tr -dc '0-9\\n'"
 _COMMANDS = {
     "children": _CHILDREN,
     "state": _STATE,
-    "sockets": _SOCKETS,
-    "sockets_of_all": f"for each in $({_CHILDREN}); do {_SOCKETS.replace('$PPID', '$each')}; done",
+    "sockets": "readlink /proc/$PPID/fd/* | grep socket: | tr -dc '0-9\\n'",
 }
 
 
@@ -145,16 +143,13 @@ async def _launch(project: Project, folder: Path, *disabled: str) -> Record:
     return record
 
 
-async def test_a_sequence_of_modules_gives_the_same_in_all_processes(
+async def test_a_sequence_of_modules_gives_the_same_in_the_play(
     kubeconfig: str, tmp_path: Path
 ) -> None:
     """After failures, in loops, and with other environments, users and modules between them."""
-    separate = await _run(kubeconfig, tmp_path, _SEQUENCE, _SHARED)
+    separate = await _run(kubeconfig, tmp_path, _SEQUENCE, _IN_PLAY)
     assert separate.tasks()[-1] == "Delete"
-    shared = await _run(kubeconfig, tmp_path, _SEQUENCE, _IN_PLAY)
     in_play = await _run(kubeconfig, tmp_path, _SEQUENCE)
-    found = differences(("separate", "shared"), separate, shared)
-    assert not found, found
     found = differences(("separate", "in the play"), separate, in_play)
     assert not found, found
 
@@ -332,74 +327,3 @@ async def test_a_program_for_credentials_has_an_empty_input(
         record = await _run(kubeconfig, tmp_path, tasks, *disabled)
     assert record.outcome.successful, record.outcome.failures
     assert record.result("Read")["resources"][0]["metadata"]["name"] == "default"
-
-
-async def test_consecutive_modules_share_a_process(kubeconfig: str, tmp_path: Path) -> None:
-    """The process that waits after a module is the one that waits after the next modules."""
-    names = ("default", "kube-public", "kube-system")
-    tasks = "".join(
-        _READ.format(name=f"Read {name}", namespace=name) + _look(f"After {name}") for name in names
-    )
-    record = await _run(kubeconfig, tmp_path, tasks, _IN_PLAY)
-    assert record.outcome.successful, record.outcome.failures
-    waiting = [set(record.result(f"After {name}")["msg"]) for name in names]
-    # The play itself, and the process of all three modules.
-    assert len(waiting[0] & waiting[1] & waiting[2]) == 2, waiting
-
-
-async def test_consecutive_modules_share_a_connection(kubeconfig: str, tmp_path: Path) -> None:
-    """The end of a module, which runs exit functions, does not close it."""
-    look = """
-- name: {name}
-  debug: {{msg: '{{{{ lookup("pipe", sockets_of_all).split() }}}}'}}
-"""
-    tasks = (
-        look.format(name="At first")
-        + _READ.format(name="Read", namespace="default")
-        + look.format(name="After a module")
-        + _READ.format(name="Read again", namespace="kube-public")
-        + look.format(name="At the end")
-    )
-    record = await _run(kubeconfig, tmp_path, tasks, _IN_PLAY)
-    assert record.outcome.successful, record.outcome.failures
-    at_first, after, at_the_end = (
-        set(record.result(name)["msg"]) for name in ("At first", "After a module", "At the end")
-    )
-    # That of the supervisor, and the connection to the API server.
-    assert len(after - at_first) == 2
-    assert at_the_end == after
-
-
-async def test_a_module_that_fails_ends_its_process(kubeconfig: str, tmp_path: Path) -> None:
-    """Modules after it have another process."""
-    tasks = (
-        _READ.format(name="Before", namespace="default")
-        + _look("Look before")
-        + "- name: Between\n  kubernetes.core.k8s: {state: nonsense}\n  ignore_errors: true"
-        + _READ.format(name="After", namespace="default")
-        + _look("Look after")
-    )
-    record = await _run(kubeconfig, tmp_path, tasks, _IN_PLAY)
-    before, after = (set(record.result(name)["msg"]) for name in ("Look before", "Look after"))
-    # The process that failed may still be listed until the supervisor has waited for it.
-    assert after - before, (before, after)
-
-
-async def test_a_waiting_process_may_be_killed(kubeconfig: str, tmp_path: Path) -> None:
-    """Another one takes its place for the next module."""
-    kill = (
-        f"for each in $({_CHILDREN}); do if [ $each != $PPID ]; then kill -KILL $each;"
-        " while kill -0 $each 2> /dev/null; do sleep 0.05; done; echo $each; fi; done"
-    )
-    tasks = (
-        _READ.format(name="Before", namespace="default")
-        + "- name: Kill\n  debug: {msg: '{{ lookup(\"pipe\", kill).split() }}'}\n"
-        + _READ.format(name="After", namespace="default")
-        + _look("Look")
-    )
-    project = Project(tasks, _FILES, variables={**_COMMANDS, "kill": kill}, kubeconfig=kubeconfig)
-    record = await _launch(project, tmp_path, _IN_PLAY)
-    assert record.outcome.successful, record.outcome.failures
-    killed, waiting = (set(record.result(name)["msg"]) for name in ("Kill", "Look"))
-    assert len(killed) == 1
-    assert len(waiting - killed) == 2, waiting  # the play, and the new process
