@@ -44,6 +44,10 @@ class LaunchedRun(Protocol):
     def left_processes(self) -> bool:
         """Whether the play completed and left processes running (async tasks)."""
 
+    @property
+    def is_adopted(self) -> bool:
+        """Whether an earlier operator has started the run and answered requests of it."""
+
 
 class Launcher(Protocol):
     """Starts runs."""
@@ -270,7 +274,11 @@ class AnsibleExecutor:
             ended = builder.build_aborted(datetime.now(UTC), _timeout_message(request))
             return replace(ended, timed_out=True), False
         output = await finish_in_thread(rundir.output, request.run_id)
-        return builder.build(datetime.now(UTC), status, output), run.left_processes
+        outcome = builder.build(datetime.now(UTC), status, output)
+        if run.is_adopted or run.left_processes:
+            fault = "an earlier operator" if run.is_adopted else "processes that outlive the run"
+            outcome = replace(outcome, incomplete=f"{fault} may have sent requests of it")
+        return outcome, run.left_processes
 
 
 async def _consume(

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from operator_runner.ansible.api_errors import readable, reason_and_code
+from operator_runner.ansible.completeness import Completeness
 from operator_runner.ansible.templating.type_hints import with_type_hint
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import parse_duration
@@ -64,6 +65,11 @@ class OutcomeBuilder:
     _requeue_after: timedelta | None = None
     _invalid_requeue: TaskFailure | None = None
     _reports: int = 0
+    _completeness: Completeness = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look for tasks that leave something undone."""
+        self._completeness = Completeness(self.keyword_of)
 
     def add(self, event: RunEvent) -> None:
         """Add the next event."""
@@ -85,6 +91,7 @@ class OutcomeBuilder:
             case _:
                 pass
         self._add_requeue(event)
+        self._completeness.add(event)
 
     def build(self, now: datetime, exit_status: int, output: str) -> RunOutcome:
         """Return the outcome of a run that ended by itself. `output` is what it printed."""
@@ -111,6 +118,7 @@ class OutcomeBuilder:
             self._requeue_after,
             now,
             started=self.started,
+            incomplete=self._completeness.fault(self._recap),
         )
 
     def build_aborted(self, now: datetime, reason: str) -> RunOutcome:

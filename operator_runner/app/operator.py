@@ -324,6 +324,8 @@ class Operator:
             on_missed_tick=self._metrics.tick_missed,
             on_suspension=self._metrics.record_suspension,
             preview=previewer.preview,
+            prune=execution.proxy.prune,
+            on_pruned=self._metrics.objects_pruned,
             on_drift=self._metrics.record_drift,
             dependents=self._dependents.objects.of,
             expressions=self._sources.expressions,
@@ -553,6 +555,7 @@ class Operator:
             self._metrics.record_suspension(ref, False)
             self._metrics.record_drift(ref, False)
         self._dependents.forget(*refs)
+        self._execution.proxy.pruner.forget(*refs)
         for ref, uid, _ in self._primary.existing():
             if slot_of(uid) in slots:
                 self._metrics.resource_gone(ref)
@@ -562,6 +565,7 @@ class Operator:
 
     def _gone(self, ref: ObjectRef) -> None:
         self._dependents.forget(ref)
+        self._execution.proxy.pruner.forget(ref)
         self._metrics.record_idempotence(ref, True)
         if not self._primary.uid(ref):
             # Otherwise a new resource has this name, or the event has not arrived yet.
@@ -572,6 +576,7 @@ class Operator:
         self._queue.forget(ref)
         self._loop_throttle.forget(ref)
         self._dependents.forget(ref)
+        self._execution.proxy.pruner.forget(ref)
         self._metrics.record_result(ref, failed=False)
         self._metrics.record_idempotence(ref, True)
 

@@ -18,6 +18,10 @@ ANNOTATION_DOMAIN = "operator-runner.dev"
 """Domain of the annotations that only this runner defines, as in `operator-runner.dev/cause`."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation of kubectl that has all fields of a client-side apply, those of Secrets included."""
+APPLYSET_DOMAIN = "applyset.kubernetes.io"
+"""Domain of the labels and annotations of ApplySets, see KEP-3659."""
+PART_OF = f"{APPLYSET_DOMAIN}/part-of"
+"""Label of the members of an ApplySet: its id. The runner sets it, not the role."""
 TYPE_TAG_PREFIX = "__ansible_"
 """Prefix of the keys that Ansible's JSON decoder interprets as type information.
 
@@ -213,6 +217,18 @@ class Drift(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Prune:
+    """Deletion of objects that runs of a resource no longer write.
+
+    `kinds` are those that are deleted although they hold data of users. `propagation` is the
+    propagationPolicy of the deletions.
+    """
+
+    kinds: frozenset[str] = frozenset()
+    propagation: str = "Background"
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """A kind whose objects resources refer to, by JMESPath expressions over a resource.
 
@@ -385,6 +401,7 @@ class Watch:
     `wake_on` are fields of other objects whose changes start a reconcile, `status` is what is
     written to the status beside the conditions of the runner.
     `job` makes runs Kubernetes Jobs; where it is None, runs are processes of this machine.
+    `prune` is None where objects that a role no longer writes are kept.
     """
 
     gvk: GVK
@@ -423,6 +440,7 @@ class Watch:
     wake_on: tuple[WakeOn, ...] = ()
     status: DeclaredStatus | None = None
     job: JobTemplate | None = None
+    prune: Prune | None = None
 
     @property
     def contents(self) -> tuple[RunContent, ...]:
@@ -569,6 +587,8 @@ class RunOutcome:
     `timed_out` is True for a run that was ended at its deadline.
     `load_failed` is True if Ansible could not load the play: a syntax error, an unknown module, a
     missing role. A retry fails in the same way until a file changes.
+    `incomplete` is why the run may not have written all that its resource asks for although it
+    succeeded, empty if it has. `retry_after` is when it is repeated, None for the regular period.
     """
 
     stats: Stats | None
@@ -578,6 +598,8 @@ class RunOutcome:
     timed_out: bool = False
     load_failed: bool = False
     started: datetime | None = None
+    incomplete: str = ""
+    retry_after: timedelta | None = None
 
     @property
     def successful(self) -> bool:

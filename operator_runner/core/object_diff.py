@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from operator_runner.core.model import GVK, LAST_APPLIED, Json, ObjectRef
+from operator_runner.core.model import GVK, LAST_APPLIED, PART_OF, Json, ObjectRef
 
 
 def canonical_json(value: Any) -> str:
@@ -184,13 +184,11 @@ def _compared(body: Json | None) -> Json | None:
         return None
     metadata = body.get("metadata") or {}
     kept = {name: metadata[name] for name in _METADATA if metadata.get(name)}
-    annotations = kept.get("annotations")
-    if isinstance(annotations, dict):
-        kept["annotations"] = {
-            name: value for name, value in annotations.items() if name != LAST_APPLIED
-        }
-        if not kept["annotations"]:
-            del kept["annotations"]
+    for part, ours in (("annotations", LAST_APPLIED), ("labels", PART_OF)):
+        if isinstance(values := kept.get(part), dict):
+            kept[part] = {name: value for name, value in values.items() if name != ours}
+            if not kept[part]:
+                del kept[part]
     content = {name: value for name, value in body.items() if name not in {"metadata", "status"}}
     return {**content, "metadata": kept}
 

@@ -169,6 +169,13 @@ class Discovery:
                     await self._refresh((group["name"], version["version"]))
         return [each for table in self._tables.values() for each in table]
 
+    async def preferred(self, group: str, kind: str) -> ApiResource | None:
+        """Return the resource of a kind in the first version of its group; None if not served."""
+        if (found := self._first(group, kind)) is None:
+            await self.served()
+            found = self._first(group, kind)
+        return found
+
     def forget(self, gvk: GVK) -> None:
         """Drop the cached kinds of this group and version: one of them may have been deleted."""
         self._tables.pop((gvk.group, gvk.version), None)
@@ -191,6 +198,10 @@ class Discovery:
                 await self._refresh(group_version)
                 self._requested_at[group_version] = now
             return self._known(group_version, matches)
+
+    def _first(self, group: str, kind: str) -> ApiResource | None:
+        known = (each for table in self._tables.values() for each in table)
+        return next((x for x in known if (x.gvk.group, x.gvk.kind) == (group, kind)), None)
 
     def _known(
         self, group_version: tuple[str, str], matches: Callable[[ApiResource], bool]

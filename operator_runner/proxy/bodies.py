@@ -143,6 +143,11 @@ def _add(content: Json, patch: MetadataPatch) -> None:
         metadata["ownerReferences"] = [*patch.references]
     if patch.annotations:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **patch.annotations}
+    if patch.labels:
+        given = {**(metadata.get("labels") or {})}
+        kept = {key: value for key, value in given.items() if key not in patch.labels}
+        added = {key: value for key, value in patch.labels.items() if value is not None}
+        metadata["labels"] = kept | added
     if patch.uid and not metadata.get("uid"):
         metadata["uid"] = patch.uid
     # To the API server, 0 means any version.

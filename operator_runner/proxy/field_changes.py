@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from operator_runner.core.model import LAST_APPLIED, FieldChange, Json, ObjectRef
+from operator_runner.core.model import LAST_APPLIED, PART_OF, FieldChange, Json, ObjectRef
 from operator_runner.core.object_diff import ABSENT, changed_fields, is_cut
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry.redaction import redact
@@ -82,10 +82,9 @@ def _compared(body: Json) -> Json:
     metadata = {
         name: value for name, value in (body.get("metadata") or {}).items() if name in _METADATA
     }
-    annotations = metadata.get("annotations")
-    if isinstance(annotations, dict):
-        kept = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
-        metadata["annotations"] = kept
+    for part, ours in (("annotations", LAST_APPLIED), ("labels", PART_OF)):
+        if isinstance(values := metadata.get(part), dict):
+            metadata[part] = {name: value for name, value in values.items() if name != ours}
     content = {
         name: value
         for name, value in body.items()

@@ -120,6 +120,7 @@ class Forwarder:
         _log_read(request, info)
         fence = _fence(request, grant, info)
         permit(fence)  # before anything is read or sent for the request
+        _note_wanted(request, grant, info)
         if grant is not None and grant.dry_run is not None:
             answer = await self._dry_run.answer(
                 request,
@@ -307,6 +308,13 @@ def _check_target(target: str) -> None:
         raise StatusError(400, f"invalid path {target!r}: expected one that starts with /")
     if found := ambiguity(target):
         raise StatusError(400, f"invalid path {target[:_SHOWN]!r}: it has {found}")
+
+
+def _note_wanted(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> None:
+    """Note an object that the run reads by name or writes: `prune` keeps it."""
+    if grant is not None and grant.members is not None and info is not None:
+        selector = request.query.get("fieldSelector", "")
+        grant.members.on_request(request.method, info.target, selector)
 
 
 def _fence(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> Fence:

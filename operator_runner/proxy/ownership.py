@@ -106,19 +106,20 @@ class MetadataPatch:
     """Changes to the metadata of a body before it is sent; false if it is unchanged.
 
     `references` replaces the owner references; None keeps those of the body. `uid` and
-    `resource_version` are preconditions; those of the body take precedence.
+    `resource_version` are preconditions; those of the body take precedence. `labels` are set, or
+    removed where the value is None.
     """
 
     references: tuple[Mapping[str, Any], ...] | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     uid: str = ""
     resource_version: str = ""
+    labels: Mapping[str, str | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Return whether there is anything to change."""
-        return bool(
-            self.references is not None or self.annotations or self.uid or self.resource_version
-        )
+        changes = self.annotations, self.uid, self.resource_version, self.labels
+        return self.references is not None or any(changes)
 
 
 def can_be_owned(info: RequestInfo) -> bool:

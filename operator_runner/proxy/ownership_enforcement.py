@@ -9,7 +9,8 @@ precondition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,9 +18,11 @@ from typing import Any
 import structlog
 
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
-from operator_runner.core.model import GVK, Json, Ownership
+from operator_runner.core.model import GVK, PART_OF, Json, Ownership
+from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy import bodies
+from operator_runner.proxy.applyset import RunMembers, forges_label
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import (
     ABSENT_RESOURCE_VERSION,
@@ -95,12 +98,13 @@ class Decision:
 
     `edit` returns the body to send; None sends it unchanged. `query` is added to the query.
     `seen` has uid and, where it is a precondition, resourceVersion of the live object, both empty
-    if it does not exist; None if the live object was not read.
+    if it does not exist; None if the live object was not read. `live` is its metadata.
     """
 
     edit: Callable[[bytes], bytes] | None = None
     query: str = ""
     seen: tuple[str, str] | None = None
+    live: Json | None = None
 
 
 _UNCHANGED = Decision()
@@ -138,9 +142,18 @@ class Admission:
     """Decides how writes are sent; reads live objects where that is necessary."""
 
     def __init__(
-        self, metadata_client: MetadataClient, discovery: Discovery, *, inject: bool
+        self,
+        metadata_client: MetadataClient,
+        discovery: Discovery,
+        *,
+        inject: bool,
+        announce: Callable[[Grant, RequestInfo], Awaitable[None]],
     ) -> None:
-        """`inject` adds the owner to the objects that runs create."""
+        """`inject` adds the owner to the objects that runs create.
+
+        `announce` is called before a run with `prune` writes an object.
+        """
+        self._announce = announce
         self._metadata_client = metadata_client
         self._discovery = discovery
         self._inject = inject
@@ -148,6 +161,33 @@ class Admission:
 
     async def decide(self, write: WriteRequest) -> Decision:
         """Return how to send a write. Raises StatusError if it must not be sent."""
+        decision = await self._decide(write)
+        if write.grant.members is None or write.method == "DELETE" or not write.has_body:
+            return decision
+        return await self._labelled(write, write.grant.members, decision)
+
+    async def _labelled(
+        self, write: WriteRequest, members: RunMembers, decision: Decision
+    ) -> Decision:
+        """Return the decision, with the label of the members of an ApplySet."""
+        info, is_create = write.info, write.method == "POST"
+        has_metadata = info.subresource in _SUBRESOURCES_WITH_METADATA
+        if not has_metadata or not can_be_owned(replace(info, subresource="")):
+            return decision
+        is_whole = is_create or write.replaces_object
+        if not info.subresource and (is_whole or members.may_join(info)):
+            try:
+                await self._announce(write.grant, info)
+            except ApiError as error:
+                what = f"cannot record the kind of {_plural(info)} in {write.grant.owner.ref}"
+                raise error_of_request(error, what) from error
+        if write.media_type == bodies.JSON_PATCH:
+            return _then(decision, _refuse_label)
+        live = {} if is_create else decision.live
+        patch = partial(members.patch, info, live=live, is_whole=is_whole)
+        return _then(decision, partial(bodies.add_owner, write.media_type, patch_for=patch))
+
+    async def _decide(self, write: WriteRequest) -> Decision:
         info = write.info
         if not can_be_owned(replace(info, subresource="")):
             return _UNCHANGED
@@ -187,10 +227,11 @@ class Admission:
         if live is None:
             return _UNCHANGED
         if live:
-            return await self._decide_on_existing(write, live, enforced=enforced)
+            decision = await self._decide_on_existing(write, live, enforced=enforced)
+            return replace(decision, live=live)
         if write.replaces_object:
             edit = _create_patch(write) if self._inject else _no_patch
-            return _edited(write, _if_absent(edit), seen=("", ""))
+            return replace(_edited(write, _if_absent(edit), seen=("", "")), live={})
         # If sent, it could reach an object that another client creates at this moment.
         raise StatusError(404, f'{_plural(info)} "{info.name}" not found', own=False)
 
@@ -360,6 +401,23 @@ def _edited(
     write: WriteRequest, edit: Callable[[Json], MetadataPatch], seen: tuple[str, str] | None = None
 ) -> Decision:
     return Decision(partial(bodies.add_owner, write.media_type, patch_for=edit), seen=seen)
+
+
+def _then(decision: Decision, edit: Callable[[bytes], bytes]) -> Decision:
+    """Return the decision with a further edit of the body."""
+    first = decision.edit
+    return replace(decision, edit=edit if first is None else lambda body: edit(first(body)))
+
+
+def _refuse_label(body: bytes) -> bytes:
+    """Return a JSON patch that does not set the label of a member. Raises StatusError."""
+    try:
+        operations = decode_json(body)
+    except json.JSONDecodeError:
+        return body
+    if forges_label(operations):
+        raise StatusError(403, f"a JSON patch may not set the label {PART_OF}: leave it out")
+    return body
 
 
 def _require_uid(write: WriteRequest, uid: str) -> Decision:

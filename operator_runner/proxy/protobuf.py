@@ -28,7 +28,7 @@ _API_VERSION, _KIND = 1, 2
 # Every kind; metav1.ObjectMeta
 _METADATA = 1
 _NAME, _NAMESPACE, _UID, _RESOURCE_VERSION = 1, 3, 5, 6
-_ANNOTATIONS, _OWNER_REFERENCES = 12, 13
+_LABELS, _ANNOTATIONS, _OWNER_REFERENCES = 11, 12, 13
 # metav1.OwnerReference
 _OWNER = {"kind": 1, "name": 3, "uid": 4, "apiVersion": 5}
 _TEXTS = {_NAME: "name", _UID: "uid", _RESOURCE_VERSION: "resourceVersion"}
@@ -59,14 +59,18 @@ def view(body: bytes) -> Json:
     raw = _first(envelope.get(_RAW, b""), once={_METADATA})
     fields = list(_fields(raw.get(_METADATA, b"")))
     texts = {field.number: field.value.decode() for field in fields if field.number in _TEXTS}
-    entries = [_first(field.value) for field in fields if field.number == _ANNOTATIONS]
+    maps = {
+        number: dict(_entry(field.value) for field in fields if field.number == number)
+        for number in (_LABELS, _ANNOTATIONS)
+    }
     owners = [_first(field.value) for field in fields if field.number == _OWNER_REFERENCES]
     return {
         "apiVersion": kind.get(_API_VERSION, b"").decode(),
         "kind": kind.get(_KIND, b"").decode(),
         "metadata": {
             **{_TEXTS[number]: text for number, text in texts.items() if text},
-            "annotations": {e.get(1, b"").decode(): e.get(2, b"").decode() for e in entries},
+            "labels": maps[_LABELS],
+            "annotations": maps[_ANNOTATIONS],
             # An empty list is not sent: as in JSON without the field, the object keeps its owners.
             **({"ownerReferences": [_reference(one) for one in owners]} if owners else {}),
         },
@@ -75,9 +79,11 @@ def view(body: bytes) -> Json:
 
 def add(body: bytes, patch: MetadataPatch) -> bytes:
     """Return the body with its metadata patched; all other bytes are kept."""
+    # Of entries with the same key the last one counts, so a label is removed by an empty one.
     entries = [
-        _field(_ANNOTATIONS, _text(1, key) + _text(2, value))
-        for key, value in patch.annotations.items()
+        _field(number, _text(1, key) + _text(2, value or ""))
+        for number, values in ((_ANNOTATIONS, patch.annotations), (_LABELS, patch.labels))
+        for key, value in values.items()
     ]
     if patch.references is not None:
         entries += [_field(_OWNER_REFERENCES, _encoded_owner(one)) for one in patch.references]
@@ -151,6 +157,12 @@ def _extend(message: bytes, path: tuple[int, ...], extra: bytes, dropped: Collec
     if not done:
         parts.append(_field(number, _extend(b"", tuple(rest), extra, dropped)))
     return b"".join(parts)
+
+
+def _entry(message: bytes) -> tuple[str, str]:
+    """Return key and value of an entry of a map of texts."""
+    fields = _first(message)
+    return fields.get(1, b"").decode(), fields.get(2, b"").decode()
 
 
 def _reference(fields: Mapping[int, bytes]) -> Json:

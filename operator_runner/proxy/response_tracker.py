@@ -169,6 +169,8 @@ class ResponseTracker:
     ) -> None:
         grant, info = tracked.grant, tracked.info
         metadata = response.get("metadata") or {}
+        if grant.members is not None and (metadata.get("name") or tracked.method == "DELETE"):
+            grant.members.on_response(tracked.method, info, metadata)
         dependent = await self._reference(tracked, response)
         if dependent is None:
             return

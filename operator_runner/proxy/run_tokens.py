@@ -16,6 +16,7 @@ from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.kubeconfig import render_kubeconfig
 from operator_runner.core.model import Watch
 from operator_runner.net.connections import abort
+from operator_runner.proxy.applyset import RunMembers
 from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.field_changes import SeenObjects
 from operator_runner.proxy.ownership import Owner
@@ -45,6 +46,8 @@ class Grant:
     """Objects that the run has read and written, to find the fields that its writes change."""
     pruned_paths: set[str] = field(default_factory=set, repr=False, compare=False)
     """Paths of the lists in which values that are nested too deep were emptied for the run."""
+    members: RunMembers | None = field(default=None, repr=False, compare=False)
+    """What the run wants of the members of its resource; None without `prune`."""
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
     requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
     """Limits the run's concurrent requests; None: shared with the requests of no run."""

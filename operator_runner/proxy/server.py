@@ -18,7 +18,7 @@ from aiohttp import hdrs, web
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.fencing import Fences
-from operator_runner.core.model import Json, ObjectRef, Watch
+from operator_runner.core.model import Json, ObjectRef, Prune, Watch
 from operator_runner.core.settings import Address
 from operator_runner.core.truncation import truncated
 from operator_runner.kube.api import Api
@@ -29,15 +29,19 @@ from operator_runner.net.connections import Connections
 from operator_runner.net.serving_certificate import server_context
 from operator_runner.net.sockets import Listener
 from operator_runner.proxy.anonymous import grant_for_basic_auth
+from operator_runner.proxy.applyset import candidates
 from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.forwarding import Forwarder, RequestCallback
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
 from operator_runner.proxy.ownership_enforcement import Admission
 from operator_runner.proxy.permission_log import PermissionLog, PermissionRecorder
+from operator_runner.proxy.pruner import ObjectPruner
+from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.response_tracker import Observer, ResponseTracker
 from operator_runner.proxy.run_tokens import Grant, Grants, kubeconfig
 from operator_runner.proxy.status_errors import StatusError
+from operator_runner.reconcile.pruning import PruneResult
 
 _log = structlog.get_logger(__name__)
 
@@ -113,7 +117,11 @@ class Proxy:
         tracker = ResponseTracker(observer, discovery, self._worker_thread)
         recorder = None if record is None else PermissionRecorder(PermissionLog(record), discovery)
         metadata_client = MetadataClient(Api(connection))
-        admission = Admission(metadata_client, discovery, inject=inject_owner_ref)
+        self._inject, self._observer = inject_owner_ref, observer
+        self.pruner = ObjectPruner(Api(connection), discovery)
+        admission = Admission(
+            metadata_client, discovery, inject=inject_owner_ref, announce=self._announce
+        )
         self._forwarder = Forwarder(
             connection,
             tracker,
@@ -184,12 +192,14 @@ class Proxy:
         """
         requests = asyncio.Semaphore(self._share)
         fence = self._fences.of(ObjectRef.of(owner))
+        is_pruned = watch.prune is not None and self._inject and run_id and not of_finalizer
         grant = Grant(
             Owner.of(owner),
             watch,
             run_id,
             of_finalizer,
             fence,
+            members=self.pruner.begin(owner, is_dry_run=dry_run is not None) if is_pruned else None,
             requests=requests,
             dry_run=dry_run,
         )
@@ -205,6 +215,30 @@ class Proxy:
                 )
         finally:
             del self._granted[run_id]
+
+    async def prune(self, run_id: str, prune: Prune, incomplete: str) -> PruneResult:
+        """Delete what a run in progress no longer wants; see `reconcile.pruning`."""
+        grant = self._granted[run_id]
+        if grant.members is None:
+            return PruneResult()
+        if incomplete:
+            return PruneResult(skipped=len(candidates(grant.members, prune)))
+        result = await self.pruner.prune(grant.members, prune, grant.fence)
+        for ref in result.deleted:
+            self._observer.on_write(grant.owner.ref, ref, "", "delete")
+        return result
+
+    async def orphans(self, run_id: str, prune: Prune) -> Sequence[Json]:
+        """Return the objects that a dry run in progress would delete. Raises ApiError."""
+        members = self._granted[run_id].members
+        return [] if members is None else await self.pruner.preview(members, prune)
+
+    async def _announce(self, grant: Grant, info: RequestInfo) -> None:
+        """Record the kind of an object that a run is about to create. Raises ApiError."""
+        assert grant.members is not None
+        version = await self.pruner.announce(grant.members, info, grant.fence)
+        if version:
+            self._observer.on_write(grant.owner.ref, grant.owner.ref, version, "patch")
 
     def granted(self, run_id: str) -> Grant:
         """Return the grant of a run in progress. Raises KeyError for any other."""

@@ -21,6 +21,7 @@ from operator_runner.reconcile.protocols import (
     VariableNames,
     WriteRecorder,
 )
+from operator_runner.reconcile.pruning import PruneFunction
 from operator_runner.reconcile.schedule import TimetableReader
 
 
@@ -60,6 +61,10 @@ class Dependencies:
     """Called with whether a resource is suspended, at each reconcile."""
     preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None
     """Return what a run of a resource would change."""
+    prune: PruneFunction | None = None
+    """Delete what a run no longer wants; None where nothing is ever deleted."""
+    on_pruned: Callable[[GVK, int], None] = lambda *_: None
+    """Called with the kind of a resource and the number of objects that were pruned."""
     on_drift: Callable[[ObjectRef, bool], None] = lambda *_: None
     """Called with whether objects of a resource are known to differ from what it asks for."""
     expressions: ExpressionConditions = field(default_factory=ExpressionConditions)

@@ -24,6 +24,7 @@ from operator_runner.reconcile.decide import Run, RunDeselection
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.idempotence import TaskTimes
 from operator_runner.reconcile.play_log import PlayLog, task_time
+from operator_runner.reconcile.pruning import prune_after
 from operator_runner.reconcile.run_state import state_key
 from operator_runner.reconcile.schedule import NO_SCHEDULE, ScheduleState
 from operator_runner.reconcile.variables import extra_vars, templated_fields
@@ -103,6 +104,8 @@ class PlayRunner:
                     outcome = await self._deps.executor.run(
                         request, self._event_handler(pending, play_log)
                     )
+                if watch.prune is not None:
+                    outcome = await prune_after(self._deps, pending, outcome)
                 play_log.end(outcome)
                 return outcome
             finally:

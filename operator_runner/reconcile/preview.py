@@ -11,11 +11,12 @@ from typing import Protocol
 
 from operator_runner.core.errors import RunError
 from operator_runner.core.json_bounds import failure_reason
-from operator_runner.core.model import Json, ObjectRef, RunContent, RunRequest, Watch
-from operator_runner.core.object_diff import ObjectDifference
+from operator_runner.core.model import Json, ObjectRef, Prune, RunContent, RunRequest, Watch
+from operator_runner.core.object_diff import ObjectDifference, object_difference
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.conditions import failure_line
 from operator_runner.reconcile.protocols import Executor, VariableNames
+from operator_runner.reconcile.pruning import is_complete
 from operator_runner.reconcile.reserved_fields import ReservationReason, dropped, reserved_fields
 from operator_runner.reconcile.unpreviewed_tasks import VERBOSITY, UnpreviewedTasks
 from operator_runner.reconcile.variables import extra_vars
@@ -43,6 +44,9 @@ class DryRunAccess(Protocol):
 
         Nothing that is written with it is stored; see `protocols.Access` for the arguments.
         """
+
+    async def orphans(self, run_id: str, prune: Prune) -> Sequence[Json]:
+        """Return the objects that a complete dry run would delete by `prune`. Raises ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,14 @@ class Previewer:
                 dry_run=True,
             )
             outcome = await self._executor.run(request, tasks)
+            differences = [*result.differences()]
+            is_whole = is_complete(outcome) and not (cleanup or tasks.tasks or result.refused)
+            if watch.prune is not None and is_whole:
+                orphans = await self._access.orphans(run_id, watch.prune)
+                differences += filter(None, (object_difference(each, None) for each in orphans))
         return Preview(
             ref,
-            tuple(result.differences()),
+            tuple(differences),
             (*tasks.tasks, *(f"request {each}" for each in result.refused)),
             "" if outcome.successful else failure_line(outcome.failures, _MESSAGE_BYTES),
         )

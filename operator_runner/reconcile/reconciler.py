@@ -394,6 +394,8 @@ class Reconciler:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
         self._unapplied.discard(ref)
         after, by_resource = self._next_period(period)
+        if outcome.retry_after is not None:
+            after = outcome.retry_after if after is None else min(after, outcome.retry_after)
         return Succeeded(after, Trigger.PERIOD, by_resource)
 
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:

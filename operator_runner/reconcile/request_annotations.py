@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from operator_runner.core.model import ANNOTATION_DOMAIN, Json
+from operator_runner.core.model import ANNOTATION_DOMAIN, APPLYSET_DOMAIN, Json
 from operator_runner.core.truncation import truncated
 
 SUSPEND_ANNOTATION = f"{ANNOTATION_DOMAIN}/suspend"
@@ -30,8 +30,17 @@ HANDLED_ANNOTATION = f"{ANNOTATION_DOMAIN}/last-handled-request"
 """Written by the operator: the last request whose run has ended, and its result, as JSON."""
 DRIFT_ANNOTATION = f"{ANNOTATION_DOMAIN}/drift"
 """`enforce`, `warn` or `ignore`: overrides `drift` of the watch for one resource."""
+APPLYSET_ID, APPLYSET_TOOLING, APPLYSET_KINDS, APPLYSET_NAMESPACES = (
+    f"{APPLYSET_DOMAIN}/{name}"
+    for name in ("id", "tooling", "contains-group-kinds", "additional-namespaces")
+)
+"""Written by the operator with `prune`: where the members of the resource are, see KEP-3659."""
 ANNOTATIONS = frozenset(
     {
+        APPLYSET_ID,
+        APPLYSET_TOOLING,
+        APPLYSET_KINDS,
+        APPLYSET_NAMESPACES,
         SUSPEND_ANNOTATION,
         REQUEST_ANNOTATION,
         RESET_ANNOTATION,

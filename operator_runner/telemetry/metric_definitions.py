@@ -332,6 +332,12 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
+        self.pruned = Counter(
+            "operator_runner_pruned_objects_total",
+            "Objects that were deleted because the runs of their resource no longer write them",
+            _OBJECT,
+            registry=registry,
+        )
 
 
 class ResourceFamilies:

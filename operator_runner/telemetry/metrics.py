@@ -115,7 +115,8 @@ class Metrics:
         self._ansible.reconciles.labels(str(gvk))
         for outcome in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
-        for count in (self._runs.throttled, self._runs.timeouts, self._runs.missed):
+        runs = self._runs
+        for count in (runs.throttled, runs.timeouts, runs.missed, runs.pruned):
             count.labels(*_of(gvk))
         resources = self._resources
         states = (
@@ -159,6 +160,10 @@ class Metrics:
     def record_drift(self, ref: ObjectRef, is_drifted: bool) -> None:
         """Record whether objects of a resource differ from what it asks for."""
         _record_state(self._resources.drifted, self._watched[ref.gvk].drifted, ref, is_drifted)
+
+    def objects_pruned(self, gvk: GVK, count: int) -> None:
+        """Count objects that were deleted because the runs of a resource no longer write them."""
+        self._runs.pruned.labels(*_of(gvk)).inc(count)
 
     def resource_gone(self, ref: ObjectRef) -> None:
         """End the series of a resource that was deleted, or that another replica runs."""

@@ -15,7 +15,9 @@ from tests.fakes.term import Clock, held_term
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the choice of the launchers' contract."""
+    """Add the choice of the launchers' contract, and the random sequences of `make prune`."""
+    parser.addoption("--prune-sequences", type=int, default=25)
+    parser.addoption("--prune-seed", type=int, default=1)
     parser.addoption(
         "--all-as-jobs",
         action="store_true",

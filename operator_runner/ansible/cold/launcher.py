@@ -42,6 +42,11 @@ class ColdRun:
         """See `executor.LaunchedRun`."""
         return self._stream.left_processes
 
+    @property
+    def is_adopted(self) -> bool:
+        """Return False: the process ends with the operator."""
+        return False
+
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
         status = await self._process.wait()

@@ -65,6 +65,11 @@ class WarmRun:
         """See `executor.LaunchedRun`."""
         return self._stream.left_processes
 
+    @property
+    def is_adopted(self) -> bool:
+        """Return False: the process ends with the operator."""
+        return False
+
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
         if self._stream.exit_status is None:

@@ -84,6 +84,7 @@ class JobExecution:
     """A Job in progress; see `executor.LaunchedRun`."""
 
     _channel: RunChannel
+    is_adopted: bool
 
     async def events(self) -> AsyncIterator[Json]:
         """See `executor.LaunchedRun`."""
@@ -216,7 +217,7 @@ class JobLauncher:
             with self._server.attach(request.run_id, token, channel, is_left):
                 watching = asyncio.create_task(_watch(client, job, channel), name="watch of a Job")
                 try:
-                    yield JobExecution(channel)
+                    yield JobExecution(channel, adopted)
                 finally:
                     await end_tasks([watching])
             if adopted and channel.is_complete and channel.result() == 0:

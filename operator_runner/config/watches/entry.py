@@ -13,7 +13,12 @@ from operator_runner.config.watches.conversions import ConversionReader
 from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.execution import read_execution
-from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN, STANDARD_FIELDS
+from operator_runner.config.watches.keys import (
+    ENTRY_KEYS,
+    NAME_PATTERN,
+    PROTECTED_KINDS,
+    STANDARD_FIELDS,
+)
 from operator_runner.config.watches.lookup import Lookup, has_tasks
 from operator_runner.config.watches.map_reader import MapReader, maps
 from operator_runner.config.watches.schedules import read_schedule
@@ -28,6 +33,7 @@ from operator_runner.core.model import (
     LabelSelector,
     ObjectTrigger,
     Ownership,
+    Prune,
     Reference,
     RunContent,
     Schedule,
@@ -94,6 +100,7 @@ class EntryReader:
             ownership_exceptions=_ownership_exceptions(fields),
             drift=Drift(fields.choice("drift")),
             job=read_execution(fields),
+            prune=_prune(fields),
         )
         if fields.flag("skipUnchanged"):
             fields.warning("skipUnchanged", _SKIP_UNCHANGED)
@@ -212,6 +219,21 @@ def _ownership_exceptions(fields: MapReader) -> frozenset[GVK]:
             " remove it",
         )
     return kinds
+
+
+def _prune(fields: MapReader) -> Prune | None:
+    inner = fields.flag_or_fields("prune")
+    if isinstance(inner, bool):
+        return Prune() if inner else None
+    kinds = inner.names("kinds")
+    for kind in kinds:
+        if kind not in PROTECTED_KINDS:
+            inner.problem(
+                "kinds",
+                f'"{kind}" is not one of {", ".join(PROTECTED_KINDS)}; other kinds are deleted'
+                " without being named",
+            )
+    return Prune(frozenset(kinds), inner.choice("propagation"))
 
 
 def _allow_vars(fields: MapReader) -> frozenset[str]:

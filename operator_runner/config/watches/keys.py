@@ -5,11 +5,13 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from operator_runner.core.model import NOT_DESIRED, Drift, Ownership
+from operator_runner.core.model import NOT_DESIRED, Drift, Ownership, Prune
 
 NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_-]*"
 """Pattern of a field whose variable can be used in a template, or of the variable."""
 
+PROTECTED_KINDS = ("CustomResourceDefinition", "Namespace", "PersistentVolumeClaim")
+"""Kinds whose deletion deletes data of users; `prune` deletes them only if it names them."""
 STANDARD_FIELDS = (*NOT_DESIRED, "spec")
 """Top-level fields that `topLevelFields` cannot name."""
 
@@ -43,6 +45,8 @@ class Shape(enum.Enum):
     """A list of JMESPath."""
     CHOICE = enum.auto()
     """One of several words."""
+    FLAG_OR_MAP = enum.auto()
+    """True, false, or a map with keys of its own, which is true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Key:
     default: bool | int | str | None = None
     """Default of a flag, number or choice."""
     keys: tuple[Key, ...] = ()
-    """The keys of a MAP, or of each of the MAPS."""
+    """The keys of a MAP, of each of the MAPS, or of the map of a FLAG_OR_MAP."""
     required: bool = False
     """Whether a map without it, or with an empty one, is refused."""
     choices: tuple[str, ...] = ()
@@ -373,6 +377,26 @@ ENTRY_KEYS = (
         "Objects that differ from what an unchanged resource asks for: written, reported or left.",
         default=Drift.ENFORCE.value,
         choices=tuple(policy.value for policy in Drift),
+    ),
+    Key(
+        "prune",
+        Shape.FLAG_OR_MAP,
+        "Delete objects that a successful run of the role no longer writes.",
+        default=False,
+        keys=(
+            Key(
+                "kinds",
+                Shape.NAMES,
+                f"Kinds that are deleted too: {', '.join(PROTECTED_KINDS)}.",
+            ),
+            Key(
+                "propagation",
+                Shape.CHOICE,
+                "Deletion of the dependents of a deleted object.",
+                default=Prune().propagation,
+                choices=("Background", "Foreground"),
+            ),
+        ),
     ),
     Key(
         "skipUnchanged",

@@ -115,6 +115,18 @@ class MapReader:
             return default
         return item.value
 
+    def flag_or_fields(self, name: str) -> MapReader | bool:
+        """Return a boolean, or the map under a key; False if absent."""
+        item = self._shaped(name, Shape.FLAG_OR_MAP)
+        if item is None:
+            return False
+        if isinstance(item.value, Mapping):
+            return MapReader(item.value, item.location, self.report, self._keys[name].keys)
+        if not isinstance(item.value, bool):
+            self._refuse(item, "true, false or a map of keys and values, without quotes")
+            return False
+        return item.value
+
     def optional_flag(self, name: str) -> bool | None:
         """Return a boolean; None if absent."""
         item = self._shaped(name, Shape.FLAG)

@@ -19,6 +19,7 @@ from operator_runner.config.watches.execution import (
 from operator_runner.config.watches.keys import (
     ENTRY_KEYS,
     NAME_PATTERN,
+    PROTECTED_KINDS,
     STANDARD_FIELDS,
     Key,
     Shape,
@@ -78,6 +79,8 @@ def _entry() -> Json:
     chosen = properties["wakeOn"]["items"]["properties"]["fields"]
     chosen |= {"type": "array", "minItems": 1, "items": _FILLED}
     _close_status(properties["status"]["properties"])
+    kinds = properties["prune"]["anyOf"][-1]["properties"]["kinds"]
+    kinds["items"] = {"anyOf": [{"enum": list(PROTECTED_KINDS)}, _VARIABLE]}
     _close_job(properties["execution"]["properties"]["job"]["properties"])
     return entry | {"anyOf": [_has("role"), _has("playbook")]}
 
@@ -239,8 +242,11 @@ def _value(key: Key) -> Json:
             return _map(key.keys)
         case Shape.MAPS:
             return {"type": ["array", "null"], "items": _map(key.keys)}
-        case Shape.CHOICE:
-            return {"anyOf": [{"enum": [*key.choices, None]}, _VARIABLE]}
+        case Shape.FLAG_OR_MAP | Shape.CHOICE:
+            is_choice = key.shape is Shape.CHOICE
+            words: list[Json] = [{"enum": [*key.choices, None]}, _VARIABLE]
+            flags = [*_SIMPLE[Shape.FLAG]["anyOf"], _map(key.keys)]
+            return {"anyOf": words if is_choice else flags}
         case _:
             return _SIMPLE[key.shape]
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from operator_runner.core.model import LAST_APPLIED, Json
+from operator_runner.core.model import LAST_APPLIED, PART_OF, Json
 from operator_runner.core.object_diff import changed_paths, managed_paths, summarize
 from operator_runner.core.resource_versions import is_certainly_older
 
@@ -170,7 +170,7 @@ def _compared(metadata: Json, of_status: list[Json], others: list[Json]) -> Json
     return {
         key: _digests(
             metadata.get(key) or {},
-            _keys(key, of_status) - _keys(key, others) | {LAST_APPLIED},
+            _keys(key, of_status) - _keys(key, others) | {LAST_APPLIED, PART_OF},
         )
         for key in _COMPARED
     }

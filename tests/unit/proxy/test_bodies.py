@@ -295,6 +295,7 @@ def test_a_copy_in_protobuf_has_another_name_and_no_identity() -> None:
         **before,
         "metadata": {
             "name": "other",
+            "labels": before["metadata"]["labels"],
             "annotations": before["metadata"]["annotations"],
             "ownerReferences": before["metadata"]["ownerReferences"],
         },

@@ -78,7 +78,11 @@ def write_of(grant: Grant, method: str, path: str, kind: str = "application/json
 
 def admission(objects: Mapping[str, Json]) -> Admission:
     """Return the admission of writes where these objects exist."""
-    return Admission(LiveMetadata(objects), Kinds(), inject=True)
+
+    async def announce(grant: Grant, info: RequestInfo) -> None:
+        raise AssertionError(f"{info} is not pruned by {grant.run_id}")
+
+    return Admission(LiveMetadata(objects), Kinds(), inject=True, announce=announce)
 
 
 @pytest.mark.parametrize(

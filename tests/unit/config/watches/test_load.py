@@ -22,6 +22,7 @@ from operator_runner.core.model import (
     LabelSelectorRequirement,
     ObjectTrigger,
     Ownership,
+    Prune,
     Reference,
     RunContent,
     WakeOn,
@@ -432,6 +433,15 @@ def test_exceptions_of_ownership_without_a_policy_are_a_warning(
     (warning,) = read(project, f"{HEAD}{exceptions}  {ownership}\n").warnings
     assert "[0].ownershipExceptions: no effect without `ownership`; add `ownership: ref" in warning
     assert read(project, f"{HEAD}{exceptions}  ownership: adopt\n").warnings == ()
+
+
+def test_nothing_is_pruned_by_default(project: Path) -> None:
+    """`prune` is true or false, or a map, which is true."""
+    assert read_one(project, "").prune is None
+    assert read_one(project, "prune: false").prune is None
+    assert read_one(project, "prune: true").prune == read_one(project, "prune: {}").prune == Prune()
+    found = read_one(project, "prune: {kinds: [Namespace], propagation: Foreground}").prune
+    assert found == Prune(frozenset({"Namespace"}), "Foreground")
 
 
 def test_drift_is_enforced_by_default(project: Path) -> None:

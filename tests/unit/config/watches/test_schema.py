@@ -58,6 +58,9 @@ FINALIZERS = (
     {"name": "a/b/c", "role": "web"},
 )
 LISTS: tuple[Any, ...] = (None, [], ["x"], ["x", 1, True], ["a b"], "x", [[]])
+PRUNED_KINDS: tuple[Any, ...] = (
+    *(None, [], ["Namespace"], ["Namespace", "Pod"], [None], [1], "Namespace", {}),
+)
 REQUIREMENTS: tuple[Any, ...] = (
     *({"operator": "Exists"}, {"key": "a"}, {"key": "", "operator": "Exists"}, None),
     *(
@@ -97,6 +100,9 @@ def documents() -> Iterator[list[Any]]:
         trigger = {"version": "v1", "kind": "Pod", "name": ways[0], "matching": ways[1]}
         yield [{**BASE, "triggers": [trigger]}]
     yield from ([{**BASE, "topLevelFields": [name]}] for name in ("data", "spec", "kind", "Kind"))
+    for kinds in PRUNED_KINDS:
+        for propagation in (None, "Background", "Foreground", "Orphan", 1):
+            yield [{**BASE, "prune": {"kinds": kinds, "propagation": propagation, "x": 1}}]
     for requirement in REQUIREMENTS:
         selector = {"matchExpressions": [requirement]}
         yield [{**BASE, "selector": selector}]

@@ -1,0 +1,204 @@
+"""Delete the members of a resource that a complete run did not want: requests of `prune`.
+
+The members that runs of this process wrote are known from their responses. Those of earlier
+processes are listed once, after the first complete run of the resource.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import structlog
+
+from operator_runner import __version__
+from operator_runner.core.errors import ApiError, Conflict, Fenced, NotFound
+from operator_runner.core.fencing import Fence
+from operator_runner.core.model import GVK, PART_OF, Json, ObjectRef, Prune
+from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.proxy import applyset
+from operator_runner.proxy.applyset import Members, RunMembers
+from operator_runner.proxy.dry_run.overlay import ObjectKey
+from operator_runner.proxy.metadata_client import MetadataClient
+from operator_runner.proxy.ownership import Owner
+from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.reconcile.pruning import PruneResult
+
+_log = structlog.get_logger(__name__)
+_ATTEMPTS = 3
+"""Deletions of an object that others write meanwhile."""
+
+
+class ObjectPruner:
+    """Knows the members of the resources of watches with `prune`, and deletes orphans."""
+
+    def __init__(self, api: Api, discovery: Discovery) -> None:
+        """Send nothing yet."""
+        self._api = api
+        self._metadata = MetadataClient(api)
+        self._discovery = discovery
+        self._members: dict[ObjectRef, Members] = {}
+        self._kinds: dict[GVK, set[str]] = {}
+        """Kinds of members by that of their resources: new resources record them at once."""
+        self._lock = asyncio.Lock()
+
+    def begin(self, resource: Json, *, is_dry_run: bool) -> RunMembers:
+        """Return what a run of a resource will want, nothing so far."""
+        owner = Owner.of(resource)
+        known = self._members.get(owner.ref)
+        if known is None or known.owner.uid != owner.uid:
+            known = self._members[owner.ref] = Members(owner)
+        known.read(resource)
+        return RunMembers(known, is_dry_run)
+
+    def forget(self, *refs: ObjectRef) -> None:
+        """Drop the members of resources that are deleted, or that another replica runs."""
+        for ref in refs:
+            self._members.pop(ref, None)
+
+    async def announce(self, run: RunMembers, info: RequestInfo, fence: Fence) -> str:
+        """Record the kind of an object in the resource, before a run creates the object.
+
+        Returns the new resourceVersion of the resource, empty if nothing was to be written.
+        Raises ApiError.
+        """
+        if run.is_dry_run:
+            return ""
+        known = run.members
+        found = await self._discovery.resource_named(info.group, info.version, info.resource)
+        kind = found.gvk.kind_and_group
+        async with self._lock:
+            kinds = self._kinds.setdefault(known.owner.ref.gvk, set())
+            kinds.add(kind)
+            if not known.add(kind, info.namespace):
+                return ""
+            known.kinds |= kinds
+            before = known.recorded
+            annotations = known.annotations(f"operator-runner/{__version__}")
+            ref = known.owner.ref
+            path = (await self._discovery.resource(ref.gvk)).path(ref.namespace, ref.name)
+            metadata = {"uid": known.owner.uid, "annotations": annotations}
+            try:
+                written = await self._metadata.merge(path, metadata, fence)
+            except BaseException:
+                known.recorded = before
+                raise
+            return str(written.get("resourceVersion") or "")
+
+    async def prune(self, run: RunMembers, prune: Prune, fence: Fence) -> PruneResult:
+        """Delete the members that a complete run did not want. Raises Fenced."""
+        result = PruneResult()
+        if not run.members.is_listed:
+            result.refused += await self._list(run.members)
+        orphans = await self._orphans(run, prune)
+        for ref in applyset.in_deletion_order(orphans):
+            key = orphans[ref]
+            try:
+                why = await self._delete(run.members, key, prune, fence)
+            except Fenced:
+                raise
+            except ApiError as error:
+                result.refused.append(f"{ref}: {error}")
+            else:
+                if why:
+                    _log.debug("Not pruned", object=str(ref), reason=why)
+                else:
+                    result.deleted.append(ref)
+        return result
+
+    async def preview(self, run: RunMembers, prune: Prune) -> list[Json]:
+        """Return the objects that `prune` would delete. Raises ApiError."""
+        if not run.members.is_listed and (refused := await self._list(run.members)):
+            raise ApiError("; ".join(refused))
+        found: list[Json] = []
+        orphans = await self._orphans(run, prune)
+        for ref in applyset.in_deletion_order(orphans):
+            try:
+                body = await self._api.request("GET", _path(run.members, orphans[ref]))
+            except NotFound:
+                continue
+            if not applyset.refusal(run.members.owner, body["metadata"]):
+                found.append(body)
+        return found
+
+    async def _orphans(self, run: RunMembers, prune: Prune) -> dict[ObjectRef, ObjectKey]:
+        """Return the members to delete; those of kinds that no longer exist are forgotten."""
+        found: dict[ObjectRef, ObjectKey] = {}
+        for key in applyset.candidates(run, prune):
+            version = run.members.objects[key]
+            try:
+                kind = await self._discovery.resource_named(key.group, version, key.resource)
+            except NotFound:
+                del run.members.objects[key]
+                continue
+            found[ObjectRef(kind.gvk, key.namespace, key.name)] = key
+        return found
+
+    async def _delete(self, members: Members, key: ObjectKey, prune: Prune, fence: Fence) -> str:
+        """Delete an object if it is still a member; return why not, empty if it was deleted."""
+        path = _path(members, key)
+        for attempt in range(1, _ATTEMPTS + 1):
+            live = await self._metadata.at(path)
+            why = applyset.refusal(members.owner, live) if live else "it does not exist"
+            if why:
+                if applyset.label_of(live) != members.id or "deletionTimestamp" in live:
+                    members.objects.pop(key, None)
+                return why
+            options = {
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "propagationPolicy": prune.propagation,
+                "preconditions": {
+                    "uid": live["uid"],
+                    "resourceVersion": live["resourceVersion"],
+                },
+            }
+            try:
+                await self._api.request("DELETE", path, body=options, fence=fence)
+            except NotFound:
+                members.objects.pop(key, None)
+                return "it does not exist"
+            except Conflict:
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                members.objects.pop(key, None)
+                return ""
+        raise AssertionError("the last attempt returns")
+
+    async def _list(self, members: Members) -> list[str]:
+        """Read the members of earlier processes; return what could not be listed."""
+        refused: list[str] = []
+        for kind in sorted(members.kinds):
+            resource = await self._find(kind)
+            if resource is None:
+                continue
+            try:
+                async for key in self._listed(members, resource):
+                    members.objects.setdefault(key, resource.gvk.version)
+            except NotFound:
+                continue
+            except ApiError as error:
+                refused.append(f"{kind}: {error}")
+        members.is_listed = not refused
+        return refused
+
+    async def _listed(self, members: Members, resource: ApiResource) -> AsyncIterator[ObjectKey]:
+        gvk, own = resource.gvk, members.owner.ref.namespace
+        places = {own, *members.namespaces} - {""} if resource.namespaced else {""}
+        for namespace in sorted(places):
+            info = RequestInfo(gvk.group, gvk.version, namespace, resource.plural)
+            selectors = [("labelSelector", f"{PART_OF}={members.id}")]
+            async for metadata in self._metadata.collection(info, selectors):
+                yield ObjectKey.of(info, str(metadata["name"]))
+
+    async def _find(self, kind: str) -> ApiResource | None:
+        """Return the resource of a kind such as `Deployment.apps`, None if it is not served."""
+        group, name = applyset.group_and_kind(kind)
+        return await self._discovery.preferred(group, name)
+
+
+def _path(members: Members, key: ObjectKey) -> str:
+    version = members.objects[key]
+    return RequestInfo(key.group, version, key.namespace, key.resource, key.name).object_path
