@@ -11,7 +11,7 @@ from typing import Any
 
 from operator_runner.ansible.api_errors import readable, reason_and_code
 from operator_runner.ansible.completeness import Completeness
-from operator_runner.ansible.templating.type_hints import with_type_hint
+from operator_runner.ansible.templating.hints import with_type_hint
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import exhausted_in

@@ -3,7 +3,7 @@
 Its name is a secret of the run and of the operator, because a process of the same user could
 otherwise change its mode, or use its sockets. Python clients of the API cache their discovery in
 TMPDIR, and discovery takes longer than most plays: runs get copies of files that a process wrote
-in which nothing of a run was loaded (`forkserver/discovery.py`).
+in which nothing of a run was loaded (`forkserver/supervisor.py`).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class TempDirs:
                 self.remove(owner, run_id)
 
     def begin_discovery(self) -> Json | None:
-        """Return what `forkserver/discovery.py` is to do before a run; None: nothing.
+        """Return what `forkserver/supervisor.py` is to do before a run; None: nothing.
 
         `end_discovery` has to be called when that has ended. Raises OSError.
         """

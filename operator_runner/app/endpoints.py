@@ -19,10 +19,14 @@ from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.runs.access import LocalAccess, published, url_of
 from operator_runner.telemetry.runs.api import RunsApi
-from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
+from operator_runner.telemetry.servers import (
+    HealthChecks,
+    serve_metrics,
+    serve_probes,
+    serve_user_metrics,
+)
 from operator_runner.telemetry.tracing.opening import open_traces
 from operator_runner.telemetry.tracing.run_spans import Traces
 

@@ -13,22 +13,21 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from operator_runner.app.object_streams import ObjectStreams
 from operator_runner.config.watches import trigger_targets
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
-from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
 from operator_runner.controller.sources.kind_discovery import KindDiscovery, watch_kinds_forever
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.controller.sources.references import References
-from operator_runner.controller.sources.schedule import Schedules
-from operator_runner.controller.sources.shared_watches import SharedWatches
+from operator_runner.controller.sources.schedule import AnnotatedPeriods, Schedules
+from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.core.model import (
@@ -45,9 +44,59 @@ from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.session import Connection
-from operator_runner.kube.watch import MetadataEvent
+from operator_runner.kube.watch import Extraction, MetadataEvent, watch_metadata
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.telemetry.metrics import Metrics
+
+
+class ObjectStreams:
+    """Watches kinds by their names."""
+
+    def __init__(self, api: Api, discovery: Discovery, namespaces: Sequence[str]) -> None:
+        """Watch for an operator with these namespaces; none: all of them."""
+        self._api = api
+        self._discovery = discovery
+        self._namespaces = namespaces
+
+    async def requested(
+        self, request: WatchRequest, namespace: str | None
+    ) -> AsyncIterator[MetadataEvent]:
+        """Watch objects of references and triggers."""
+        resource = await self._discovery.resource(request.gvk)
+        if not resource.namespaced and namespace not in {None, *self._namespaces[:1]}:
+            # The watch of the first namespace has all objects of a cluster-scoped kind.
+            return
+        async for event in watch_metadata(
+            self._api,
+            resource,
+            namespace,
+            request.label_selector,
+            extraction=request.extraction,
+            rediscover=partial(self._rediscovered, request.gvk),
+        ):
+            yield event
+
+    async def dependents(
+        self, gvk: GVK, namespace: str | None, extraction_of: Callable[..., Extraction | None]
+    ) -> AsyncIterator[MetadataEvent]:
+        """Watch a kind; only its metadata if it has no status, as Secrets and ConfigMaps."""
+        resource = await self._discovery.resource(gvk)
+        has_status = "status" in resource.subresources
+        extraction = extraction_of(gvk, has_status=has_status)
+        async for event in watch_metadata(
+            self._api,
+            resource,
+            namespace,
+            health=has_status,
+            extraction=extraction,
+            rediscover=partial(self._rediscovered, gvk),
+        ):
+            yield event
+
+    async def _rediscovered(self, gvk: GVK) -> ApiResource:
+        self._discovery.forget(gvk)
+        return await self._discovery.resource(gvk)
+
 
 _TRIGGERS = {
     "references": Trigger.REFERENCE,

@@ -85,10 +85,10 @@ from operator_runner.reconcile.results import ReconcileResult
 from operator_runner.telemetry.announcements import announce_servers, announce_watches
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.runs.api import RunsApi
 from operator_runner.telemetry.runs.run_log import RUN_LOG
 from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.servers import HealthChecks
 from operator_runner.telemetry.tracing.run_spans import Traces
 
 _log = structlog.get_logger(__name__)

@@ -34,7 +34,7 @@ from operator_runner.kube.discovery import Discovery
 from operator_runner.net.certificate_authority import CertificateLifetimes
 from operator_runner.net.sockets import reachable_host
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import HealthChecks
+from operator_runner.telemetry.servers import HealthChecks
 
 _UNREACHABLE = (
     "the API server runs on another machine; set --webhook-service, --webhook-host (an address of "

@@ -27,7 +27,7 @@ class Home:
 
     @property
     def state(self) -> Path:
-        """File with the running processes: see `state.py`."""
+        """File with the running processes: see `supervision.py`."""
         return self.path / "state.json"
 
     @property

@@ -100,7 +100,7 @@ def after_run(
     """
     if policy is Drift.ENFORCE or not applied:
         return without_record(conditions)
-    new = _condition("False", _RECONCILED, _MESSAGES[policy], generation)
+    new = new_condition(DRIFTED, "False", _RECONCILED, _MESSAGES[policy], generation)
     return put_condition(list(conditions), new, now)
 
 
@@ -108,10 +108,10 @@ def condition_of(preview: Preview, generation: int) -> Json:
     """Return the condition Drifted after a run that wrote nothing, without times."""
     if preview.failure:
         text = truncated(f"The dry run failed: {preview.failure}", _MESSAGE_BYTES)
-        return _condition("Unknown", _UNKNOWN, text, generation)
+        return new_condition(DRIFTED, "Unknown", _UNKNOWN, text, generation)
     if text := drift_text(preview.differences):
-        return _condition("True", _DIFFERS, text, generation)
-    return _condition("False", _RECONCILED, "No object differs", generation)
+        return new_condition(DRIFTED, "True", _DIFFERS, text, generation)
+    return new_condition(DRIFTED, "False", _RECONCILED, "No object differs", generation)
 
 
 def drift_text(differences: Sequence[ObjectDifference]) -> str:
@@ -141,10 +141,6 @@ def message(conditions: Iterable[Json]) -> str:
 def _text(difference: ObjectDifference) -> str:
     paths = summarize(difference.paths)
     return f"{difference}: {paths}" if paths else str(difference)
-
-
-def _condition(status: str, reason: str, message: str, generation: int) -> Json:
-    return new_condition(DRIFTED, status, reason, message, generation)
 
 
 def _is_ours(condition: Json) -> bool:

@@ -28,8 +28,7 @@ from operator_runner.testing.outcome import (
     WrittenObject,
     WrittenObjects,
 )
-from operator_runner.testing.process import OperatorProcessError
-from operator_runner.testing.reconciling import Reconcile
+from operator_runner.testing.reconciling import OperatorProcessError, Reconcile
 
 __all__ = [
     "Failure",

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.core.kubeconfig import kubeconfig_files
-from operator_runner.testing.process import OperatorProcess, OperatorProcessError
-from operator_runner.testing.reconciling import Reconcile
+from operator_runner.testing.reconciling import OperatorProcess, OperatorProcessError, Reconcile
 
 _WATCHES = "watches.yaml"
 _CRD_FOLDERS = ("crds", "config/crd/bases")

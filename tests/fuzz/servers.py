@@ -17,7 +17,6 @@ from operator_runner.core.model import GVK, Conversion, Json, ObjectRef
 from operator_runner.core.timetable import Cron, TickRecord, Timetable, parse_zone
 from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml, encode_json
 from operator_runner.proxy import bodies, protobuf
-from operator_runner.proxy.anonymous import grant_for_basic_auth
 from operator_runner.proxy.bodies import request_headers, response_headers, upgrade_of
 from operator_runner.proxy.ownership import MetadataPatch, Owner, patch_for_create
 from operator_runner.proxy.request_info import (
@@ -28,6 +27,7 @@ from operator_runner.proxy.request_info import (
     permissions_for_request,
     permissions_in_body,
 )
+from operator_runner.proxy.server import grant_for_basic_auth
 from operator_runner.proxy.status_errors import StatusError
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.usermetrics import UserMetricError

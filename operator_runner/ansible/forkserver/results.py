@@ -1,20 +1,81 @@
-"""Process results of tasks that are plain data in less time than ansible-core.
+"""Process and copy results and other values of tasks in less time than ansible-core.
 
 ansible-core makes a result native, copies it, strips internal keys and passes it through the
 template engine, three times, because it may contain errors, warnings and encrypted texts. Results
 of modules are JSON, and large: this took a fifth of the play's CPU time in a run of the nginx
 role. Data of other types is passed to ansible-core's functions.
+
+ansible-core tags each text of a role with its origin. `copy.deepcopy` does not know these types, so
+it takes a text apart, with all its tags, to build an equal one. Each include of a role copies the
+files of the role; each lookup of a template and each task of kubernetes.core copies all variables.
+Tagged scalars and tags are immutable, as are the scalars of Python, which are not copied either.
+
+ansible-core attributes a deprecation to the calling plugin. It needs one frame, but
+`inspect.stack` describes all of them, and searches files and loaded modules for each. The action
+plugin of kubernetes.core.k8s reads deprecated attributes a dozen times for each template. Lines of
+source code are left out, because ansible-core does not use them.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from ansible._internal._templating._datatag import _JinjaConstTemplate
 from ansible.module_utils._internal import _datatag
+from ansible.module_utils._internal._datatag import AnsibleTagHelper
 
-from operator_runner.ansible.patches.replacing import wrap
+from operator_runner.ansible.patches.replacing import replace, wrap
+
+
+def install_deep_copies() -> None:
+    """Have tagged values copied by this function, in this process and its forks."""
+    replace(
+        "ansible.module_utils._internal._datatag:AnsibleTaggedObject.__deepcopy__", _copy_tagged
+    )
+
+
+def _copy_tagged(value: Any, memo: dict[int, Any]) -> Any:
+    kind = type(value)
+    copied: Any
+    if issubclass(kind, dict):
+        copied = memo[id(value)] = kind()
+        for key, each in value.items():
+            copied[copy.deepcopy(key, memo)] = copy.deepcopy(each, memo)
+    elif issubclass(kind, list):
+        copied = memo[id(value)] = kind()
+        copied.extend(copy.deepcopy(each, memo) for each in value)
+    elif issubclass(kind, tuple | set):
+        return AnsibleTagHelper.tag_copy(value, copy.deepcopy(value._native_copy(), memo))
+    else:
+        return value
+    copied._ansible_tags_mapping = value._ansible_tags_mapping
+    return copied
+
+
+_MARK = "_skip_stackwalk"
+"""Local variable of functions that are not callers."""
+
+
+def install_caller_frames() -> None:
+    """Describe one frame instead of all."""
+    replace("ansible.module_utils._internal._stack:caller_frame", caller_frame)
+
+
+def caller_frame() -> inspect.FrameInfo | None:
+    """Return the innermost frame without the mark, as `caller_frame` of ansible-core."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _MARK in frame.f_locals:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    found = inspect.getframeinfo(frame, context=0)
+    return inspect.FrameInfo(frame, *found, positions=found.positions)
+
 
 _SCALARS = {str, int, float, bool, type(None)}
 _DICTS = {dict, _datatag._AnsibleTaggedDict}

@@ -15,11 +15,17 @@ from typing import Protocol
 import structlog
 
 from operator_runner.ansible.event_results import DEFAULT_LIMIT, bounded
-from operator_runner.ansible.jobs import job_failures, manifest, worker
-from operator_runner.ansible.jobs.channel import RunChannel
-from operator_runner.ansible.jobs.client import JobClient
-from operator_runner.ansible.jobs.expected_jobs import ExpectedJob, ExpectedJobs
-from operator_runner.ansible.jobs.transmission import Transmission, write_transmission
+from operator_runner.ansible.jobs import manifest, worker
+from operator_runner.ansible.jobs.channel import RunChannel, Transmission, write_transmission
+from operator_runner.ansible.jobs.client import (
+    ExpectedJob,
+    ExpectedJobs,
+    JobClient,
+    failure_reason,
+    has_started,
+    is_finished,
+    start_problem,
+)
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.async_tasks import end_tasks, finish_in_thread
 from operator_runner.core.errors import ApiError, Fenced, RunError
@@ -157,7 +163,7 @@ class JobLauncher:
             client = self._client(namespace)
             for job in await client.jobs():
                 uid = job["metadata"]["labels"][manifest.UID_LABEL]
-                if job_failures.is_finished(job) or not is_mine(uid):
+                if is_finished(job) or not is_mine(uid):
                     continue
                 files = await client.files(job)
                 if not files.get("token") or not is_mine(uid):
@@ -240,7 +246,7 @@ class JobLauncher:
         assert request.job is not None
         state = _state(request, request.job, transmission.digest)
         for job in await client.jobs_of(request.uid):
-            if job_failures.is_finished(job) or job["metadata"]["uid"] in self._ended:
+            if is_finished(job) or job["metadata"]["uid"] in self._ended:
                 continue
             name, annotations = job["metadata"]["name"], job["metadata"].get("annotations") or {}
             token = await client.token(job)
@@ -310,13 +316,13 @@ async def _ends_by_itself(client: JobClient, job: Json) -> bool:
     after that. Without a Pod that has started, the Secret was never created.
     """
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-    if not job_failures.has_started(await client.pods_of(name)):
+    if not has_started(await client.pods_of(name)):
         return False
     _log.info("Waiting for the end of a Job whose run has ended", job=name)
     end = asyncio.get_running_loop().time() + _END_SECONDS
     while asyncio.get_running_loop().time() < end:
         found = await client.job(name)
-        if found is None or found["metadata"]["uid"] != uid or job_failures.is_finished(found):
+        if found is None or found["metadata"]["uid"] != uid or is_finished(found):
             return True
         await asyncio.sleep(_CHECK_SECONDS)
     return False
@@ -351,16 +357,16 @@ async def _watch(client: JobClient, job: Json, channel: RunChannel) -> None:
             found = await client.job(name)
             if found is not None and found["metadata"]["uid"] != uid:
                 found = None
-            has_ended = found is None or job_failures.is_finished(found)
+            has_ended = found is None or is_finished(found)
             pods = [] if channel.has_contact and not has_ended else await client.pods_of(name)
         except ApiError as error:
             _log.debug("Cannot read Job", job=name, error=str(error))
             continue
-        if fault := job_failures.failure_reason(found, pods):
+        if fault := failure_reason(found, pods):
             await asyncio.sleep(_FLUSH_SECONDS)
             channel.fail(f"Job {name}: {fault}")
             return
-        problem = None if channel.has_contact else job_failures.start_problem(pods)
+        problem = None if channel.has_contact else start_problem(pods)
         if not channel.has_contact and loop.time() - begin > _START_SECONDS:
             reason = problem or "unknown reason; see the events of the Pod"
             channel.fail(f"Job {name}: the Pod did not start within {_START_SECONDS:g} s: {reason}")

@@ -1,7 +1,7 @@
 """The registry of patches. Pure data: importing it loads no library that is patched.
 
 Each patch names the symbols that it replaces and the private functions that it calls, with the
-signatures it was written for (see `signatures`), and can be left out on its own. A name that it
+signatures it was written for (see `selection`), and can be left out on its own. A name that it
 imports does not fit either where it is missing. Warm runs, whose patches read further attributes
 of ansible-core's objects, have a tested version in any case (`core.ansible_core`). Gains are user
 and system time; ADR 28 has how they were measured. `structural` patches have no
@@ -43,7 +43,7 @@ class Symbol:
     address: str
     """`module:attribute.path`, as `pkgutil.resolve_name` takes it."""
     signature: str | tuple[str, ...]
-    """Its text according to `signatures.signature_of`; one for each that the patch is written for.
+    """Its text according to `selection.signature_of`; one for each that the patch is written for.
 
     A symbol that the patch only calls may have further parameters with defaults.
     """
@@ -116,7 +116,7 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         name="deep-copies",
-        install=f"{_FORKSERVER}.deep_copies:install",
+        install=f"{_FORKSERVER}.results:install_deep_copies",
         replaces=(Symbol(f"{_DATATAG}:AnsibleTaggedObject.__deepcopy__", ABSENT),),
         reason="Each include of a role and each `template` copies tagged values, tag by tag.",
         gain="9 % of the CPU time of a run of 190 tasks (ADR 28)",
@@ -130,7 +130,7 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         name="plugin-lookups",
-        install=f"{_FORKSERVER}.plugin_lookups:install",
+        install=f"{_FORKSERVER}.plugins:install_lookups",
         replaces=(
             *_symbols(
                 "ansible.plugins.loader:PluginLoader",
@@ -304,7 +304,7 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         name="caller-frames",
-        install=f"{_FORKSERVER}.caller_frames:install",
+        install=f"{_FORKSERVER}.results:install_caller_frames",
         replaces=_symbols("ansible.module_utils._internal._stack", caller_frame="()"),
         reason="A deprecation needs one frame of the stack; ansible-core describes all of them.",
         gain="a sixth of the CPU time of a run of 190 tasks, eight with `template` (ADR 28)",

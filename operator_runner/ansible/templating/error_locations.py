@@ -26,7 +26,7 @@ from jinja2 import TemplateSyntaxError
 from jinja2.utils import missing
 
 from operator_runner.ansible.patches.replacing import replace, wrap
-from operator_runner.ansible.templating.name_hints import key_hint, variable_hint
+from operator_runner.ansible.templating.hints import key_hint, variable_hint
 
 _TEMPLATE_GLOBAL = "__jinja_template__"
 _TEXT_NAME = "<template>"

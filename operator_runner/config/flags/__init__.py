@@ -1,7 +1,7 @@
 """Flags and environment of `operator-runner run`, and the settings that they make.
 
-`options` declares the flags, `environment` reads the variables, `capacity` reads the cores and
-memory of the machine, `values` combines them.
+`options` declares the flags, `types` reads variables, cores and memory of the machine, `values`
+combines them.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from operator_runner.controller.predicates.primary_events import (
     ignored_annotation,
     reconcile_cause,
 )
-from operator_runner.controller.sources.missed_deletions import MissedDeletions
 from operator_runner.controller.sources.own_writes import LastSeen
+from operator_runner.controller.sources.watch_retry import MissedDeletions
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import Expired, NotFound
 from operator_runner.core.imports import without_package

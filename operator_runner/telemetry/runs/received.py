@@ -24,36 +24,6 @@ _MAX_ID_CHARACTERS = 64
 _MAX_NUMBER = 1e12
 
 
-def check_run(value: Any) -> Json:
-    """Return a record of a run or its summary. Raises ValueError."""
-    run: Json = _RUN(value)
-    return run
-
-
-def check_queue_entry(value: Any) -> Json:
-    """Return an entry of a queue. Raises ValueError."""
-    entry: Json = _QUEUE_ENTRY(value)
-    return entry
-
-
-def check_schedule(value: Any) -> Json:
-    """Return an entry of the schedules. Raises ValueError."""
-    entry: Json = _SCHEDULE(value)
-    return entry
-
-
-def check_drift(value: Any) -> Json:
-    """Return an entry of the resources with drift. Raises ValueError."""
-    entry: Json = _DRIFT(value)
-    return entry
-
-
-def check_dependents(value: Any) -> Json:
-    """Return a resource with its objects. Raises ValueError."""
-    entry: Json = _DEPENDENTS(value)
-    return entry
-
-
 def _require(holds: bool, expected: str) -> None:
     if not holds:
         raise ValueError(f"expected {expected}")
@@ -150,7 +120,7 @@ _REQUEST = _object({"method": _text, "path": _text}, status=_integer, at=_time, 
 _DROPPED = _object(
     {}, tasks=_integer, writes=_integer, changes=_integer, requests=_integer, log=_integer
 )
-_RUN = _object(
+check_run = _object(
     {"id": _id, "resource": _OBJECT, "outcome": _name, "started": _time},
     finished=_time,
     seconds=_number,
@@ -167,7 +137,8 @@ _RUN = _object(
     dropped=_DROPPED,
     restored=_flag,
 )
-_QUEUE_ENTRY = _object(
+"""Returns a record of a run or its summary. Raises ValueError."""
+check_queue_entry = _object(
     {"resource": _OBJECT, "state": _text},
     position=_integer,
     since=_time,
@@ -175,6 +146,10 @@ _QUEUE_ENTRY = _object(
     failures=_integer,
     causes=_list(_CAUSE),
 )
-_SCHEDULE = _object({"resource": _OBJECT}, next=_time, last=_time, error=_text)
-_DRIFT = _object({"resource": _OBJECT, "status": _text, "message": _text})
-_DEPENDENTS = _object({"resource": _OBJECT, "objects": _list(_OBJECT)})
+"""Returns an entry of a queue. Raises ValueError."""
+check_schedule = _object({"resource": _OBJECT}, next=_time, last=_time, error=_text)
+"""Returns an entry of the schedules. Raises ValueError."""
+check_drift = _object({"resource": _OBJECT, "status": _text, "message": _text})
+"""Returns an entry of the resources with drift. Raises ValueError."""
+check_dependents = _object({"resource": _OBJECT, "objects": _list(_OBJECT)})
+"""Returns a resource with its objects. Raises ValueError."""

@@ -63,7 +63,7 @@ def open_provider(exporters: Sequence[str], defaults: Mapping[str, str]) -> Trac
 
 
 class OpenTelemetryTraces:
-    """Traces of reconciles; see `traces.Traces`."""
+    """Traces of reconciles; see `run_spans.Traces`."""
 
     def __init__(self, provider: TracerProvider, parse: PathParser, server: Attributes) -> None:
         """Record with `provider`; `parse` and `server` are those of `spans_of_run`."""
@@ -77,7 +77,7 @@ class OpenTelemetryTraces:
     def reconcile(
         self, ref: ObjectRef, causes: Sequence[Cause], waited: float
     ) -> Iterator[ReconcileTrace]:
-        """See `traces.Traces`."""
+        """See `run_spans.Traces`."""
         now = time.time_ns()
         due = now - round(waited * 1e9)
         root = self._tracer.start_span(
@@ -98,12 +98,12 @@ class OpenTelemetryTraces:
             trace.close()
 
     def run_environment(self, run_id: str) -> Mapping[str, str]:
-        """See `traces.Traces`."""
+        """See `run_spans.Traces`."""
         trace = self._current.get()
         return {} if trace is None else trace.start_run(run_id)
 
     def run_ended(self, document: Json) -> None:
-        """See `traces.Traces`."""
+        """See `run_spans.Traces`."""
         trace = self._current.get()
         if trace is None:
             return
@@ -123,7 +123,7 @@ class OpenTelemetryTraces:
 
 
 class _Reconcile:
-    """The open spans of a reconcile; see `traces.ReconcileTrace`."""
+    """The open spans of a reconcile; see `run_spans.ReconcileTrace`."""
 
     def __init__(self, tracer: Tracer, root: Span) -> None:
         self._tracer = tracer
@@ -133,14 +133,14 @@ class _Reconcile:
 
     @property
     def exemplar(self) -> Mapping[str, str] | None:
-        """See `traces.ReconcileTrace`."""
+        """See `run_spans.ReconcileTrace`."""
         context = self._root.get_span_context()
         if not context.trace_flags.sampled:
             return None
         return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
 
     def end(self, result: str, error: str | None = None) -> None:
-        """See `traces.ReconcileTrace`."""
+        """See `run_spans.ReconcileTrace`."""
         self._has_result = True
         self._root.set_attribute(RESULT, result)
         _set_error(self._root, None if error is None else public_text(error))

@@ -1,10 +1,9 @@
 """Make bundles and catalogs for the Operator Lifecycle Manager.
 
-Stages: `tools.kustomize` renders config/manifests; `manifests` looks up objects in the result;
-`permissions`, `owned_crds` and `descriptors` derive parts of the ClusterServiceVersion, which
-`cluster_service_version` assembles; `bundle` returns all files of a bundle; `catalog` and
-`operatorhub` publish several bundles; `validation` runs OLM's own validators. Only
-`stored_bundles`, `writer`, `operatorhub` and `validation` access the disk.
+Stages: `tools.kustomize` renders config/manifests; `manifests` looks up objects in the result
+and with `owned_crds` derives parts of the ClusterServiceVersion, which
+`cluster_service_version` assembles; `bundle` writes all files of a bundle and runs OLM's own
+validators; `catalog` publishes several bundles.
 """
 
 from __future__ import annotations

@@ -63,8 +63,6 @@ class NameType(click.ParamType[ResourceName]):
     ) -> list[CompletionItem]:
         """Return resources of the cluster that begin with `incomplete`."""
         del param
-        # FOLDED
-
         return complete_names(ctx, incomplete)
 
 
@@ -84,16 +82,12 @@ class KindOrNameType(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Return kinds or resources of the cluster that begin with `incomplete`."""
         del param
-        # FOLDED
-
         return complete_kinds(ctx, incomplete)
 
 
 def _complete_namespaces(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    # FOLDED
-
     return complete_namespaces(ctx, incomplete)
 
 

@@ -232,8 +232,6 @@ class _Search:
 
     async def tree(self, target: NamedResource) -> tuple[TreeNode, dict[ObjectRef, str]]:
         """Return a resource with its objects, and their readiness as a word. Raises ApiError."""
-        # FOLDED
-
         body = await self.cluster.read(target)
         root = tree_of(body, target.ref, await self._objects())
         return root, await self._readiness(root)
@@ -331,8 +329,6 @@ def _below(node: TreeNode, indent: str) -> Iterator[tuple[str, TreeNode]]:
 def _row(prefix: str, node: TreeNode, ready: str, *, is_wide: bool) -> tuple[str, ...]:
     from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415
 
-    # FOLDED
-
     now = datetime.now(UTC)
     writer = last_writer(node.metadata)
     row = (
@@ -347,8 +343,6 @@ def _row(prefix: str, node: TreeNode, ready: str, *, is_wide: bool) -> tuple[str
 
 def _data(node: TreeNode, readiness: Mapping[ObjectRef, str]) -> Json:
     """Return the tree for `--output=json`."""
-    # FOLDED
-
     writer = last_writer(node.metadata)
     data = {
         "apiVersion": node.ref.gvk.api_version,

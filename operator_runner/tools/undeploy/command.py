@@ -13,12 +13,13 @@ import click
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
-from operator_runner.tools.undeploy.deletion_summary import (
+from operator_runner.tools.undeploy.removal import (
     Definition,
+    RemovalPlan,
     deletion_lines,
+    plan_for,
     remaining_lines,
 )
-from operator_runner.tools.undeploy.plan import RemovalPlan, plan_for
 from operator_runner.tools.yaml_io import read_objects, select_objects
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -71,8 +72,10 @@ async def _undeploy(
     # The API client is slow to import, and --help does not need it.
     from operator_runner.kube.api import Api  # noqa: PLC0415
     from operator_runner.kube.discovery import Discovery  # noqa: PLC0415
-    from operator_runner.tools.undeploy.inventory import Inventory  # noqa: PLC0415
-    from operator_runner.tools.undeploy.removal import Removal  # noqa: PLC0415
+    from operator_runner.tools.undeploy.removal import (  # noqa: PLC0415
+        Inventory,
+        Removal,
+    )
 
     connection = await kubeconfig.connect()
     try:

@@ -18,7 +18,7 @@ from ansible.utils.plugin_docs import get_docstring
 from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
-from operator_runner.ansible.templating.name_hints import suggestion
+from operator_runner.ansible.templating.hints import suggestion
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.tools.validate.requirements import BASE_IMAGE, FILE, ImageCollections
 from operator_runner.tools.validate.values import CORE_MODULES

@@ -15,7 +15,7 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import get_file_vault_secret
 
-from operator_runner.ansible.templating.name_hints import suggestion
+from operator_runner.ansible.templating.hints import suggestion
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.validate import project, spec_fields
 from operator_runner.tools.validate.findings import Finding, line_of, place_of_error

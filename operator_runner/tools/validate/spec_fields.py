@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from operator_runner.ansible.templating.name_hints import key_hint, suggestion, variable_hint
+from operator_runner.ansible.templating.hints import key_hint, suggestion, variable_hint
 from operator_runner.core.model import Json, Watch
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.reconcile.variables import META, SCHEDULE_TIME, object_name

@@ -13,7 +13,7 @@ from ansible.playbook.play import Play
 from ansible.release import __version__
 from jinja2 import Environment, TemplateSyntaxError
 
-from operator_runner.ansible.templating.name_hints import nearest, suggestion
+from operator_runner.ansible.templating.hints import nearest, suggestion
 from operator_runner.tools.validate import conditions, expressions
 from operator_runner.tools.validate.values import (
     CORE_MODULES,
@@ -66,7 +66,7 @@ class Action:
 
 @dataclass(slots=True)
 class Content:
-    """Names that one file uses and defines. Texts have their locations, see `line_numbers`."""
+    """Names that one file uses and defines. Texts have their locations, see `findings`."""
 
     problems: list[tuple[Any, str]] = field(default_factory=list)
     expressions: list[Expression] = field(default_factory=list)

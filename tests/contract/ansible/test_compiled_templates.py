@@ -11,8 +11,7 @@ from ansible._internal._templating._engine import TemplateEngine, TemplateOption
 from ansible.template import trust_as_template
 
 from operator_runner.ansible.forkserver import compiled_templates
-from operator_runner.ansible.forkserver.compiled_templates import compile_file
-from operator_runner.ansible.forkserver.role_files import RoleFiles
+from operator_runner.ansible.forkserver.compiled_templates import RoleFiles, compile_file
 from tests.support.timestamps import wait_for_new_timestamp
 
 TASKS = """

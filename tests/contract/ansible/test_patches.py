@@ -19,8 +19,7 @@ from operator_runner.ansible.forkserver import server_process
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.patches.registry import ABSENT, PATCHES, Symbol, switchable_names
 from operator_runner.ansible.patches.replacing import replace as replace_symbol
-from operator_runner.ansible.patches.selection import select
-from operator_runner.ansible.patches.signatures import installed_signature, signature_of
+from operator_runner.ansible.patches.selection import installed_signature, select, signature_of
 from operator_runner.ansible.templating import compatibility
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.settings import AnsibleSettings

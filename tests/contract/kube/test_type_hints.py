@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from operator_runner.ansible.templating.type_hints import FOR_NUMBERS, FOR_TEXTS, with_type_hint
+from operator_runner.ansible.templating.hints import FOR_NUMBERS, FOR_TEXTS, with_type_hint
 from operator_runner.core.model import Json
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl

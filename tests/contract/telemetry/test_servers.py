@@ -16,8 +16,12 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import HealthChecks
-from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
+from operator_runner.telemetry.servers import (
+    HealthChecks,
+    serve_metrics,
+    serve_probes,
+    serve_user_metrics,
+)
 from tests.support.operator import free_port
 
 LOOPBACK = "127.0.0.1"

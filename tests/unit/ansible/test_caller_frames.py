@@ -6,7 +6,7 @@ import inspect
 
 from ansible.module_utils._internal import _stack
 
-from operator_runner.ansible.forkserver.caller_frames import caller_frame
+from operator_runner.ansible.forkserver.results import caller_frame
 
 
 def test_the_frame_is_that_of_ansible_core() -> None:

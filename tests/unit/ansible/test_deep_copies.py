@@ -12,13 +12,13 @@ from ansible.module_utils._internal._datatag import AnsibleTaggedObject
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.ansible.forkserver import deep_copies
+from operator_runner.ansible.forkserver import results
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _installed() -> Iterator[None]:
     """Install the functions for the tests of this module."""
-    deep_copies.install()
+    results.install_deep_copies()
     yield
     del AnsibleTaggedObject.__deepcopy__
 

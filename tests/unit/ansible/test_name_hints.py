@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.ansible.templating.name_hints import key_hint, nearest, variable_hint
+from operator_runner.ansible.templating.hints import key_hint, nearest, variable_hint
 
 KNOWN = ["site_title", "replicas", "apiVersion", "web"]
 

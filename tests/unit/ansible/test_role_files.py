@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.ansible.forkserver.role_files import RoleFile, RoleFiles
+from operator_runner.ansible.forkserver.compiled_templates import RoleFile, RoleFiles
 from tests.support.timestamps import wait_for_new_timestamp
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from operator_runner.controller.sources.missed_deletions import MissedDeletions
+from operator_runner.controller.sources.watch_retry import MissedDeletions
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.discovery import ApiResource
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.core.model import GVK, RunContent, Watch
-from operator_runner.proxy.anonymous import grant_for_basic_auth
+from operator_runner.proxy.server import grant_for_basic_auth
 from operator_runner.proxy.status_errors import StatusError
 
 GROUP = "cache.example.com"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.telemetry.probes import HealthChecks
+from operator_runner.telemetry.servers import HealthChecks
 
 
 def test_a_new_process_is_live_and_ready() -> None:

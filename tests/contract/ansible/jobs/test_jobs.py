@@ -8,7 +8,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from operator_runner.ansible.jobs.job_failures import is_finished
+from operator_runner.ansible.jobs.client import is_finished
 from tests.contract.ansible.jobs.conftest import SECONDS, JobRuns
 from tests.fakes.term import EPOCH
 from tests.support.operator import free_port

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.ansible.jobs.job_failures import failure_reason, is_finished, start_problem
+from operator_runner.ansible.jobs.client import failure_reason, is_finished, start_problem
 from operator_runner.core.model import Json
 
 

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from operator_runner.cli import main
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, ObjectRef
-from operator_runner.tools.undeploy.deletion_summary import (
+from operator_runner.tools.undeploy.removal import (
     Definition,
     Resource,
     deletion_lines,
     finalizer_commands,
+    plan_for,
     remaining_lines,
 )
-from operator_runner.tools.undeploy.plan import plan_for
 from operator_runner.tools.yaml_io import read_objects
 
 CRD = "webs.shop.io"
