@@ -148,7 +148,7 @@ fmt: $(INSTALLED) ## Format the code and apply lint fixes
 bytecode: $(COMPILED) ## Compile installed packages and changed sources to bytecode
 	@$(BIN)/python -m compileall -q operator_runner
 
-demo olm-demo run attack contract functional first-day true-status e2e slow bench bench-cores bench-forks bench-patches soak bench-etcd scale: bytecode
+demo olm-demo run attack contract functional first-day true-status prune e2e slow bench bench-cores bench-forks bench-patches soak bench-etcd scale: bytecode
 
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
@@ -215,6 +215,11 @@ first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each
 true-status: $(INSTALLED) ## Check what kubectl wait sees during 2,000 random edits; ARGS='--edits 10000 --edits-seed 2'
 	$(TITLE) "True status"
 	@$(BIN)/pytest tests/functional/test_true_status.py --timeout=0 --edits=2000 $(ARGS)
+
+.PHONY: prune
+prune: $(INSTALLED) ## Check 2,000 random sequences of edits, restarts and failures with prune; ARGS='--prune-seed 3000'
+	$(TITLE) "Prune"
+	@$(BIN)/pytest tests/contract/proxy/test_prune.py --timeout=0 --prune-sequences=2000 $(ARGS)
 
 # Promises of docs/security.md, attacked; with the user of the image where a run attacks.
 ATTACKS := tests/contract/attacks tests/contract/ansible/test_isolation.py tests/contract/ansible/test_hostile_specs.py \

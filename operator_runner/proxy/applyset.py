@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from operator_runner.core.model import (
-    ANNOTATION_DOMAIN,
     PART_OF,
     Json,
     ObjectRef,
@@ -29,10 +28,9 @@ from operator_runner.reconcile.request_annotations import (
     APPLYSET_KINDS,
     APPLYSET_NAMESPACES,
     APPLYSET_TOOLING,
+    PRUNE_ANNOTATION,
 )
 
-DISABLED = f"{ANNOTATION_DOMAIN}/prune"
-"""Annotation of an object that is never deleted; its value is `disabled`."""
 _PROTECTED = {
     ("apiextensions.k8s.io", "customresourcedefinitions"): "CustomResourceDefinition",
     ("", "namespaces"): "Namespace",
@@ -48,6 +46,8 @@ _HELM_RELEASE = "sh.helm.release."
 """Objects of Helm releases: Helm deletes those that a chart no longer has."""
 _MAX_RECORDED = 200
 """Kinds, and namespaces, that are read from the annotations, which users can write."""
+_MAX_LISTS = 20
+"""Namespaces that are listed one by one; of more, all are listed at once."""
 _APPLY_ORDER = (
     *("Namespace", "ResourceQuota", "StorageClass", "CustomResourceDefinition", "ServiceAccount"),
     *("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret"),
@@ -102,9 +102,16 @@ class Members:
         """Add where a member will be; return whether the annotations lack it."""
         self.kinds.add(kind)
         is_far = namespace not in {"", self.owner.ref.namespace}
-        if is_far:
+        if is_far and len(self.namespaces) < _MAX_RECORDED:
             self.namespaces.add(namespace)
-        return not {kind, f"{namespace}/" if is_far else kind} <= self.recorded
+        is_new = namespace in self.namespaces and f"{namespace}/" not in self.recorded
+        return is_new or kind not in self.recorded
+
+    @property
+    def places(self) -> list[str]:
+        """The namespaces in which members are listed; an empty one is all of them."""
+        places = {self.owner.ref.namespace, *self.namespaces} - {""}
+        return sorted(places) if len(places) <= _MAX_LISTS else [""]
 
     def annotations(self, tooling: str) -> dict[str, str]:
         """Return the annotations that the resource is to have, and count them as recorded."""
@@ -235,16 +242,18 @@ def is_prunable(group: str, resource: str, prune: Prune) -> bool:
 
 def refusal(owner: Owner, metadata: Json) -> str:
     """Return why a live object is not deleted, empty if it is."""
-    annotations = metadata.get("annotations") or {}
     if label_of(metadata) != id_of(owner):
         return "it is no longer a member"
     if metadata.get("deletionTimestamp"):
         return "it is being deleted"
     if uid_in(metadata) == owner.uid or not _is_only_owner(owner, metadata):
         return "it has another owner"
-    if annotations.get(DISABLED) == "disabled":
-        return f"annotation {DISABLED}"
-    return ""
+    return f"annotation {PRUNE_ANNOTATION}" if is_disabled(metadata) else ""
+
+
+def is_disabled(metadata: Json) -> bool:
+    """Return whether a user wants an object to stay."""
+    return (metadata.get("annotations") or {}).get(PRUNE_ANNOTATION) == "disabled"
 
 
 def in_deletion_order(refs: Iterable[ObjectRef]) -> list[ObjectRef]:

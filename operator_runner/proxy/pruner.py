@@ -49,6 +49,9 @@ class ObjectPruner:
         known = self._members.get(owner.ref)
         if known is None or known.owner.uid != owner.uid:
             known = self._members[owner.ref] = Members(owner)
+            known.read(resource)
+            # Kinds are recorded before the first object of them is created.
+            known.is_listed = not known.kinds
         known.read(resource)
         return RunMembers(known, is_dry_run)
 
@@ -142,7 +145,8 @@ class ObjectPruner:
             live = await self._metadata.at(path)
             why = applyset.refusal(members.owner, live) if live else "it does not exist"
             if why:
-                if applyset.label_of(live) != members.id or "deletionTimestamp" in live:
+                # Controllers copy labels, as from a Service to its EndpointSlices.
+                if not applyset.is_disabled(live):
                     members.objects.pop(key, None)
                 return why
             options = {
@@ -185,13 +189,13 @@ class ObjectPruner:
         return refused
 
     async def _listed(self, members: Members, resource: ApiResource) -> AsyncIterator[ObjectKey]:
-        gvk, own = resource.gvk, members.owner.ref.namespace
-        places = {own, *members.namespaces} - {""} if resource.namespaced else {""}
-        for namespace in sorted(places):
+        gvk = resource.gvk
+        for namespace in members.places if resource.namespaced else [""]:
             info = RequestInfo(gvk.group, gvk.version, namespace, resource.plural)
             selectors = [("labelSelector", f"{PART_OF}={members.id}")]
             async for metadata in self._metadata.collection(info, selectors):
-                yield ObjectKey.of(info, str(metadata["name"]))
+                place = str(metadata.get("namespace") or "")
+                yield ObjectKey(info.group, info.resource, place, str(metadata["name"]))
 
     async def _find(self, kind: str) -> ApiResource | None:
         """Return the resource of a kind such as `Deployment.apps`, None if it is not served."""

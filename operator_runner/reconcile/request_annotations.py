@@ -35,6 +35,8 @@ APPLYSET_ID, APPLYSET_TOOLING, APPLYSET_KINDS, APPLYSET_NAMESPACES = (
     for name in ("id", "tooling", "contains-group-kinds", "additional-namespaces")
 )
 """Written by the operator with `prune`: where the members of the resource are, see KEP-3659."""
+PRUNE_ANNOTATION = f"{ANNOTATION_DOMAIN}/prune"
+"""`disabled` at an object: it is never pruned."""
 ANNOTATIONS = frozenset(
     {
         APPLYSET_ID,

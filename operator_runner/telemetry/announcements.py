@@ -20,6 +20,12 @@ def announce_watches(settings: Settings, watches: Sequence[Watch], server: str) 
         if watch.deselection is not None:
             cleanups["deselection"] = watch.deselection.annotation
         _log.info("Watching resource", gvk=str(watch.gvk), **_content(watch.content), **cleanups)
+        if watch.prune is not None and not settings.inject_owner_ref:
+            _log.warning(
+                "prune has no effect: objects have no owner",
+                gvk=str(watch.gvk),
+                hint="remove --inject-owner-ref=false",
+            )
     if settings.reload:
         _log.info("Reloading edited roles, playbooks and watches", file=str(settings.watches_file))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.functional.test_operator import KIND, ROLE, echo, wait_for_runs
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
 from tests.support.waiting import eventually
 
 PART_OF = "applyset.kubernetes.io/part-of"
@@ -36,12 +39,14 @@ SECRET = """
 """
 
 
-def start(operator: Operator, project: Path, prune: str = "true", more: str = SECRET) -> None:
+def start(
+    operator: Operator, project: Path, *, more: str = SECRET, flags: Sequence[str] = ()
+) -> None:
     """Start the operator with a role of the names in the spec."""
     (project / ROLE).write_text(NAMES + more)
     watches = project / "watches.yaml"
-    watches.write_text(f"{watches.read_text()}  prune: {prune}\n")
-    operator.start()
+    watches.write_text(f"{watches.read_text()}  prune: true\n")
+    operator.start(*flags)
 
 
 def names(kubectl: Kubectl) -> list[str]:
@@ -161,3 +166,71 @@ def test_objects_with_data_and_annotated_ones_are_kept(
         lambda metadata: not metadata or "deletionTimestamp" in metadata,
         details=operator.log,
     )
+
+
+def test_orphans_are_shown_before_they_are_deleted(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """By `diff`, by the condition Drifted with `drift: warn`, and as members in `tree`."""
+    watches = project / "watches.yaml"
+    watches.write_text(f"{watches.read_text()}  drift: warn\n")
+    start(operator, project)
+    kubectl.apply(echo(names=["a", "b"]))
+    wait_for_names(kubectl, operator, "a", "b")
+    eventually(
+        lambda: kubectl("wait", f"{KIND}/a", "--for=condition=Successful", "--timeout=60s"),
+        details=operator.log,
+    )
+    assert operator.terminate() == 0
+    shown = json.loads(cli("tree", "echo/a", "--output=json"))
+    assert [each["prune"] for each in shown["children"]] == ["member", "member"]
+
+    (project / ROLE).write_text(NAMES.replace("{{ names }}", "{{ names[:1] }}"))
+    done = cli.run("diff", "echo/a", f"--project={project}")
+    assert f"--- v1 ConfigMap {kubectl.namespace}/b" in done.stdout, done
+    assert "1 deleted" in done.stdout + done.stderr, done
+
+    operator.start()
+    eventually(
+        lambda: kubectl("get", KIND, "a", "--output=yaml"),
+        lambda text: f"ConfigMap {kubectl.namespace}/b deleted" in text,
+        details=operator.log,
+    )
+    assert names(kubectl) == ["a", "b"]
+    kubectl.merge(KIND, "a", {"spec": {"edited": True}})
+    wait_for_names(kubectl, operator, "a")
+
+
+def test_another_replica_knows_what_the_first_one_wrote(
+    kubectl: Kubectl, make_operator: Callable[[str], Operator], project: Path
+) -> None:
+    """With `--shards`, after resources have moved to a new replica and back."""
+    first, second = make_operator("first"), make_operator("second")
+    flags = (
+        "--shards=auto",
+        "--leader-elect",
+        "--leader-election-id=echo",
+        "--leader-elect-lease-duration=20s",
+        "--leader-elect-renew-deadline=15s",
+        "--max-runs=2",
+    )
+    start(first, project, flags=flags)
+    echoes = [f"r{number}" for number in range(6)]
+    kubectl.apply(*(echo(name, names=[f"{name}-one", f"{name}-same"]) for name in echoes))
+    same = [f"{name}-same" for name in echoes]
+    wait_for_names(kubectl, first, *same, *(f"{name}-one" for name in echoes))
+
+    second.start(*flags)
+    eventually(
+        lambda: second.metric("operator_runner_shard_slots", state="active"),
+        lambda slots: slots > 0,
+        details=second.log,
+    )
+    for name in echoes:
+        kubectl.merge(KIND, name, {"spec": {"names": [f"{name}-two", f"{name}-same"]}})
+    wait_for_names(kubectl, second, *same, *(f"{name}-two" for name in echoes))
+
+    first.kill()
+    for name in echoes:
+        kubectl.merge(KIND, name, {"spec": {"names": [f"{name}-same"]}})
+    wait_for_names(kubectl, second, *same)

@@ -119,6 +119,8 @@ def _of_resources(watch: Watch) -> Iterator[tuple[str, str, str]]:
     if watch.deselection is not None:
         name = watch.deselection.annotation
         yield "", "patch", f"the runner adds and removes the annotation {name}"
+    if watch.prune is not None:
+        yield "", "patch", f"the runner records the kinds of the objects of {kind}"
     if not watch.gvk.is_built_in:
         # It would be much for all ConfigMaps; users who need answers grant it.
         yield "", "patch", f"the runner answers `operator-runner reconcile` of {kind}"
@@ -238,6 +240,8 @@ def requirements_of_roles(
             yield Requirement(_rule(permission, scope), _who(watch), instead=held if bound else ())
         if watch is not None and _is_followed(permission, watch, kinds, features):
             yield from _following(permission, watch, features)
+        if watch is not None and watch.prune and _creates_owned(permission, features):
+            yield from _pruning(permission, watch, features)
         if watch is not None and permission.resource and features.inject_owner_ref:
             yield from _verifying(permission, watch, features)
 
@@ -286,6 +290,15 @@ def _following(
             )
 
 
+def _pruning(
+    permission: Permission, watch: Watch, features: EnabledFeatures
+) -> Iterator[Requirement]:
+    """Yield the requirements of deleting objects of a kind that a role creates."""
+    reason = f"the runner prunes objects that {_content(watch)} no longer writes"
+    for scope, verb in itertools.product(_scopes(permission, features), ("get", "list", "delete")):
+        yield Requirement(AccessRule(permission.group, permission.resource, verb, scope), reason)
+
+
 def _verifying(
     permission: Permission, watch: Watch, features: EnabledFeatures
 ) -> Iterator[Requirement]:
@@ -311,17 +324,21 @@ def _verifying(
 def _is_followed(
     permission: Permission, watch: Watch, kinds: KindTable, features: EnabledFeatures
 ) -> bool:
-    info = RequestInfo(permission.group, "", permission.namespace, *_split(permission.resource))
-    if permission.verb != "create" or not permission.resource or not can_be_owned(info):
-        return False
     ignored = {(gvk.group, kinds.plural(gvk).name) for gvk in watch.blacklist}
     is_far = not permission.namespace and kinds.plural(watch.gvk).namespaced
     return (
-        features.inject_owner_ref
+        _creates_owned(permission, features)
         and (watch.watch_cluster_scoped_resources or not is_far)
         and watch.watch_dependent_resources
         and (permission.group, permission.resource) not in ignored
     )
+
+
+def _creates_owned(permission: Permission, features: EnabledFeatures) -> bool:
+    """Return whether a request creates an object that gets its owner."""
+    info = RequestInfo(permission.group, "", permission.namespace, *_split(permission.resource))
+    is_creation = permission.verb == "create" and bool(permission.resource)
+    return features.inject_owner_ref and is_creation and can_be_owned(info)
 
 
 def _split(resource: str) -> tuple[str, str, str]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from operator_runner.core.errors import Forbidden, NotFound, Unavailable
-from operator_runner.core.model import Json, ObjectRef, uid_of
+from operator_runner.core.model import PART_OF, Json, ObjectRef, uid_of
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from operator_runner.reconcile.conditions import conditions_by_type
+from operator_runner.reconcile.request_annotations import PRUNE_ANNOTATION
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     NameType,
@@ -213,7 +214,7 @@ def _print(root: TreeNode, readiness: Mapping[ObjectRef, str], output: OutputFor
             click.echo(node.ref.full_name)
         return
     is_wide = output is OutputFormat.WIDE
-    header = (*_HEADER, "NAMESPACE", "API VERSION") if is_wide else _HEADER
+    header = (*_HEADER, "NAMESPACE", "API VERSION", "PRUNE") if is_wide else _HEADER
     rows = [
         _row(prefix, node, readiness.get(node.ref, ""), is_wide=is_wide)
         for prefix, node in _lines(root)
@@ -338,7 +339,18 @@ def _row(prefix: str, node: TreeNode, ready: str, *, is_wide: bool) -> tuple[str
         "-" if writer.at is None else age(now - writer.at),
         age(now - datetime.fromisoformat(node.metadata["creationTimestamp"])),
     )
-    return (*row, node.ref.namespace or "-", node.ref.gvk.api_version) if is_wide else row
+    if not is_wide:
+        return row
+    pruned = _prune_state(node.metadata) or "-"
+    return (*row, node.ref.namespace or "-", node.ref.gvk.api_version, pruned)
+
+
+def _prune_state(metadata: Json) -> str:
+    """Return `member` for an object that `prune` may delete, `disabled` if a user forbids it."""
+    if PART_OF not in (metadata.get("labels") or {}):
+        return ""
+    annotations = metadata.get("annotations") or {}
+    return "disabled" if annotations.get(PRUNE_ANNOTATION) == "disabled" else "member"
 
 
 def _data(node: TreeNode, readiness: Mapping[ObjectRef, str]) -> Json:
@@ -351,6 +363,7 @@ def _data(node: TreeNode, readiness: Mapping[ObjectRef, str]) -> Json:
         "name": node.ref.name,
         "uid": node.metadata.get("uid"),
         "readiness": readiness.get(node.ref, ""),
+        "prune": _prune_state(node.metadata),
         "lastWriter": writer.manager,
         "lastWritten": writer.at.isoformat() if writer.at is not None else "",
         "children": [_data(child, readiness) for child in node.children],

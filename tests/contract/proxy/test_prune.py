@@ -357,3 +357,127 @@ async def test_random_sequences_end_as_fresh_installations(
             await sequence.run(number, set())
         for each in await admin.objects(sequence.name):
             await admin.request("DELETE", each.path)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_crash_at_any_request_of_the_pruning_is_made_up_for(
+    monkeypatch: pytest.MonkeyPatch, admin: Administrator, proxy: Proxy, after: bool
+) -> None:
+    """The next process lists the members and deletes the rest, however far the first one came."""
+    number, has_crashed = 0, True
+    while has_crashed:
+        name = f"{admin.namespace}-{after}-{number}".lower()
+        owner = await admin.create(admin.config_maps, config_map(name))
+        old = [Wanted(collection, kind, f"{name}-x") for collection, kind in admin.collections()]
+        async with run_of(proxy, owner) as role:
+            for each in old:
+                await role.write("module", each, each.body(name))
+        restart(proxy, admin.connection)
+        owner = await admin.get(f"{admin.config_maps}/{name}") or {}
+        async with run_of(proxy, owner) as role:
+            await role.write("module", old[0], old[0].body(name))
+            with crashing(monkeypatch, number, after=after) as crashed:
+                try:
+                    await role.prune()
+                except Crash:
+                    restart(proxy, admin.connection)
+                has_crashed = crashed()
+        async with run_of(proxy, owner) as role:
+            await role.write("module", old[0], old[0].body(name))
+            await role.prune()
+        assert [*await admin.objects(name)] == [old[0]], number
+        number += 1
+    assert number > 3 * len(old) - 3
+
+
+async def test_the_last_writer_of_an_object_keeps_it(admin: Administrator, proxy: Proxy) -> None:
+    """The owner deletes it only if no other resource has written it since."""
+    one, two = [
+        await admin.create(admin.config_maps, config_map(f"{admin.namespace}-{name}"))
+        for name in ("one", "two")
+    ]
+    shared = Wanted(admin.config_maps, "ConfigMap", "shared")
+
+    async def run(owner: Json, style: str = "") -> PruneResult:
+        async with run_of(proxy, owner) as role:
+            if style:
+                await role.write(style, shared, shared.body("shared"))
+            return await role.prune()
+
+    for style in ("module", "apply", "replace"):
+        await run(one, "module")
+        await run(two, style)
+        await run(one)
+        assert await admin.get(shared.path) is not None, style
+        await run(two)
+        assert await admin.get(shared.path) is not None, style
+        await run(one, style)
+        assert len((await run(one)).deleted) == 1, style
+        assert await admin.get(shared.path) is None
+
+
+async def test_an_object_of_others_cannot_be_made_a_member(
+    admin: Administrator, proxy: Proxy
+) -> None:
+    """Not by labels and annotations that a role copies from a spec, in any kind of patch."""
+    owner = await admin.create(admin.config_maps, config_map(f"{admin.namespace}-mallory"))
+    claim = {PART_OF: id_of(Owner.of(owner))}
+    path = f"{admin.config_maps}/precious"
+    await admin.create(admin.config_maps, config_map("precious"))
+    forged = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "precious",
+            "labels": claim,
+            "annotations": dict(Owner.of(owner).annotations),
+        },
+    }
+    pointer = "/metadata/labels"
+    async with run_of(proxy, owner) as role:
+        for kind in (MERGE, "application/strategic-merge-patch+json"):
+            assert (await role.send("PATCH", path, forged, kind))[0] == 200
+        assert (await role.send("PATCH", f"{path}?fieldManager=a&force=true", forged, APPLY))[
+            0
+        ] == 200
+        assert (await role.send("PUT", path, forged))[0] == 200
+        for operation in (
+            {"op": "add", "path": pointer, "value": claim},
+            {"op": "copy", "from": "/metadata/annotations", "path": pointer},
+        ):
+            assert (await role.send("PATCH", path, [operation], JSON_PATCH))[0] == 403
+    for _ in range(2):
+        restart(proxy, admin.connection)
+        owner = await admin.get(f"{admin.config_maps}/{owner['metadata']['name']}") or {}
+        async with run_of(proxy, owner) as role:
+            assert await role.prune() == PruneResult()
+        found = await admin.get(path)
+        assert found is not None
+        assert PART_OF not in (found["metadata"].get("labels") or {})
+
+
+async def test_an_edit_without_orphans_costs_no_request(
+    monkeypatch: pytest.MonkeyPatch, admin: Administrator, proxy: Proxy
+) -> None:
+    """The members are known from the responses; after a restart they are listed once."""
+    owner = await admin.create(admin.config_maps, config_map(f"{admin.namespace}-cheap"))
+    wanted = [Wanted(collection, kind, "cheap") for collection, kind in admin.collections()[:2]]
+    original, requests = Api.request, list[str]()
+
+    async def request(api: Api, *args: Any, **options: Any) -> Json:
+        requests.append(args[1])
+        return await original(api, *args, **options)
+
+    for is_restarted, expected in ((False, 0), (False, 0), (True, len(wanted)), (False, 0)):
+        if is_restarted:
+            restart(proxy, admin.connection)
+        owner = await admin.get(f"{admin.config_maps}/{owner['metadata']['name']}") or {}
+        async with run_of(proxy, owner) as role:
+            for each in wanted:
+                await role.write("module", each, each.body("cheap"))
+            requests.clear()
+            with monkeypatch.context() as patch:
+                patch.setattr(Api, "request", request)
+                await role.prune()
+        # Discovery is not part of it.
+        assert len([each for each in requests if admin.namespace in each]) == expected

@@ -181,6 +181,12 @@ def test_the_annotations_name_kinds_and_far_namespaces(owner: Owner) -> None:
     assert again.add("Secret", "team")
     again.read({"metadata": {"annotations": {kinds: ",".join(f"K{n}" for n in range(999))}}})
     assert len(again.kinds) < 210
+    assert members.places == ["far", "team"]
+    for number in range(999):
+        members.add("ConfigMap", f"far-{number}")
+    assert (members.places, len(members.namespaces)) == ([""], 200)
+    members.annotations("test")
+    assert not members.add("ConfigMap", "far-998")
 
 
 def test_the_order_is_the_reverse_of_kubectl() -> None:

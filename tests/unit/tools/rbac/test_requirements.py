@@ -17,6 +17,7 @@ from operator_runner.core.model import (
     JobTemplate,
     ObjectTrigger,
     Ownership,
+    Prune,
     Reference,
     RunContent,
     WakeOn,
@@ -207,6 +208,16 @@ def test_created_kinds_are_watched() -> None:
     assert len(requirements(WEB, cluster, scopes=("shop",))) == 1 + len(EVENTS) + len(WATCHED)
     asking = replace(WEB, watch_cluster_scoped_resources=True)
     assert len(requirements(asking, cluster, scopes=("shop",))) == 3 + len(EVENTS) + len(WATCHED)
+
+
+def test_pruned_kinds_are_listed_and_deleted() -> None:
+    """Those that a role creates, also if they are not watched; not those that have no owner."""
+    pruned = replace(WEB, prune=Prune(), watch_dependent_resources=False)
+    made = Permission(BY, "apps", "deployments", OWN, "create")
+    verbs = ("create", "delete", "get", "list")
+    assert set(requirements(pruned, made)) == {f"{verb} deployments.apps" for verb in verbs}
+    assert requirements(pruned, made, inject_owner_ref=False) == ["create deployments.apps"]
+    assert requirements(pruned, Permission(BY, "", "events", OWN, "create")) == ["create events"]
 
 
 def test_namespaced_requests_keep_their_scope() -> None:
