@@ -328,6 +328,7 @@ class Operator:
             on_pruned=self._metrics.objects_pruned,
             on_drift=self._metrics.record_drift,
             dependents=self._dependents.objects.of,
+            readiness=self._dependents.readiness,
             expressions=self._sources.expressions,
             fences=self._leadership.fences,
             claim=(lambda _: True) if sharding is None else sharding.claim,

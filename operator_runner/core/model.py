@@ -282,13 +282,15 @@ class DeclaredCondition:
 class DeclaredStatus:
     """The part of the status that is written at the end of each run.
 
-    Expressions are JMESPath over `resource`, `dependents`, `schedule` and `result`. `fields` has
-    them by top-level field. `uses_dependents` is whether one of them may read `dependents`.
+    Expressions are JMESPath over `resource`, `dependents`, `readiness`, `schedule` and `result`.
+    `fields` has them by top-level field. `uses_dependents` and `uses_readiness` are whether one of
+    them may read `dependents` or `readiness`.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     conditions: tuple[DeclaredCondition, ...] = ()
     uses_dependents: bool = False
+    uses_readiness: bool = False
 
 
 ALL_NAMESPACES = "*"
@@ -424,6 +426,8 @@ class Watch:
     timeout: timedelta | None = None
     supersede: bool = False
     kstatus: bool = False
+    ready_when: tuple[str, ...] = ()
+    """Types of the conditions that Ready of `kstatus` needs."""
     references: tuple[Reference, ...] = ()
     triggers: tuple[ObjectTrigger, ...] = ()
     conversions: tuple[Conversion, ...] = ()
@@ -441,6 +445,12 @@ class Watch:
     status: DeclaredStatus | None = None
     job: JobTemplate | None = None
     prune: Prune | None = None
+
+    @property
+    def judges_dependents(self) -> bool:
+        """Whether the status shows the readiness of the objects that a resource owns."""
+        shows = self.kstatus or (self.status is not None and self.status.uses_readiness)
+        return shows and self.manage_status
 
     @property
     def contents(self) -> tuple[RunContent, ...]:

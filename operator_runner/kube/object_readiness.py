@@ -11,12 +11,14 @@ workload with zero replicas is ready before its controller has observed it; ksta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from operator_runner.core.model import GVK, Json
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.truncation import truncated
 
 
 class Readiness(StrEnum):
@@ -32,11 +34,48 @@ class Readiness(StrEnum):
 class Health:
     """A summary of an object's status.
 
-    `behind` is whether the status is older than the spec; None if not evaluated.
+    `behind` is whether the status is older than the spec; None if not evaluated. `reason` and
+    `message` are why it is not ready, empty if the status does not have it.
     """
 
     readiness: Readiness = Readiness.UNKNOWN
     behind: bool | None = None
+    reason: str = field(default="", compare=False)
+    message: str = field(default="", compare=False)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the object, or its controller, has not reached what its spec asks for."""
+        return self.readiness in {Readiness.NOT_READY, Readiness.FAILED} or self.behind is True
+
+
+@dataclass(frozen=True, slots=True)
+class DependentsReadiness:
+    """Whether all objects of a resource are ready, with reason and message of the first if not.
+
+    `failed` is whether waiting does not help. `ready` is None if no object is known.
+    """
+
+    ready: bool | None = None
+    failed: bool = False
+    reason: str = "DependentsReady"
+    message: str = "all dependents are ready"
+
+
+def readiness_of(waited_for: Mapping[ObjectRef, Health]) -> DependentsReadiness:
+    """Return the readiness of a resource whose objects are ready but for these.
+
+    The first is one that has failed, then by kind, namespace and name.
+    """
+    if not waited_for:
+        return DependentsReadiness(ready=True)
+    states = {ref: health.readiness is not Readiness.FAILED for ref, health in waited_for.items()}
+    ref = min(states, key=lambda ref: (states[ref], ref.gvk.kind, ref.namespace, ref.name))
+    health, failed = waited_for[ref], not states[ref]
+    default = "DependentFailed" if failed else "DependentNotReady"
+    text = f"{ref.gvk.kind} {ref.name} {'has failed' if failed else 'is not ready'}"
+    message = f"{text}: {health.message}" if health.message else text
+    return DependentsReadiness(False, failed, health.reason or default, message)
 
 
 _Object: TypeAlias = Mapping[str, Any]
@@ -45,19 +84,30 @@ _FAILED = ("Stalled", "Failed")
 """Conditions of any kind that exist only while they are true."""
 _READY = ("Ready", "Available", "Established")
 """Conditions of any kind; the first that exists is used. CRDs have Established."""
-_STUCK = frozenset(
-    {
-        "CrashLoopBackOff",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RunContainerError",
-    }
-)
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+"""Source: the pattern of `reason` in metav1.Condition."""
+_MESSAGE_BYTES = 1024
+_POD_NAME = re.compile(r'\bpods "[^"]*"')
+"""Name of a Pod that was refused; each attempt has another one."""
+_CAUSES = (("ReplicaFailure", _TRUE), ("Failed", _TRUE), ("Progressing", _FALSE))
+"""Conditions of workloads that have a cause, with their status."""
+_CAUSES_OF_OTHERS = (("Stalled", _TRUE), *((type_, _FALSE) for type_ in _READY))
+_UNPULLED = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
+_UNCREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_STUCK = _UNPULLED | _UNCREATED | {"CrashLoopBackOff"}
 """Reasons of waiting containers that do not resolve by themselves. Source: kubelet's events."""
+
+
+POD_CAUSES = (
+    "ImagePullFailed",
+    "ContainerNotCreated",
+    "ContainerCrashes",
+    "ClaimPending",
+    "Unschedulable",
+)
+"""Reasons of Pods, in the order in which people look for them."""
+POD_REFUSED = "FailedCreate"
+"""Reason of a workload for which a quota or a policy refuses Pods."""
 
 
 def health_of(gvk: GVK, body: Json) -> Health:
@@ -67,11 +117,65 @@ def health_of(gvk: GVK, body: Json) -> Health:
     """
     metadata, spec, status = (_map(body.get(key)) for key in ("metadata", "spec", "status"))
     judge = _KINDS.get((gvk.group, gvk.kind))
+    behind = _is_behind(metadata, status)
     if judge is None:
-        return Health(_by_conditions(status), _is_behind(metadata, status))
-    # With zero replicas, nothing but this shows that the status is still that of the creation.
-    unobserved = _count(spec, "replicas", 1) == 0 and "observedGeneration" not in status
-    return Health(judge(spec, status), unobserved or _is_behind(metadata, status))
+        readiness = _by_conditions(status)
+    else:
+        readiness = judge(spec, status)
+        # With zero replicas, nothing but this shows that the status is still that of the creation.
+        behind |= _count(spec, "replicas", 1) == 0 and "observedGeneration" not in status
+    if readiness in {Readiness.READY, Readiness.UNKNOWN}:
+        return Health(readiness, behind)
+    why = _pod_cause(status) if judge is _pod else _why(status, is_known=judge is not None)
+    return Health(readiness, behind, *why)
+
+
+def _pod_cause(status: _Object) -> tuple[str, str]:
+    """Return reason and message of a Pod that is not ready, as long as the cause is the same."""
+    found: dict[str, str] = {}
+    for each in (*_maps(status, "initContainerStatuses"), *_maps(status, "containerStatuses")):
+        reason, message = _container_cause(each)
+        found.setdefault(reason, f"container {each.get('name')} {message}")
+    for each in _maps(status, "conditions"):
+        if each.get("type") == "PodScheduled" and each.get("status") == _FALSE:
+            message = str(each.get("message") or "")
+            is_claim = "persistentvolumeclaim" in message.lower()
+            found.setdefault("ClaimPending" if is_claim else "Unschedulable", message)
+    cause = next((each for each in POD_CAUSES if each in found), "")
+    return cause, truncated(found.get(cause, ""), _MESSAGE_BYTES) if cause else ""
+
+
+def _container_cause(container: _Object) -> tuple[str, str]:
+    state, last = _map(container.get("state")), _map(container.get("lastState"))
+    waiting = _map(state.get("waiting"))
+    reason = str(waiting.get("reason"))
+    if reason in _UNPULLED:
+        # Without the message, which differs between ErrImagePull and ImagePullBackOff.
+        return "ImagePullFailed", f"cannot pull image {container.get('image')}"
+    if reason in _UNCREATED:
+        return "ContainerNotCreated", f"cannot be created: {waiting.get('message')}"
+    # A container that crashes is running, terminated and waiting in turn.
+    ended = _map(state.get("terminated")) or _map(last.get("terminated"))
+    if container.get("ready") is True or ended.get("exitCode") in (None, 0):
+        return "", ""
+    last_line = str(ended.get("message") or "").strip().rpartition("\n")[2]
+    return "ContainerCrashes", (
+        f"crashes with exit code {ended.get('exitCode')}: {last_line or ended.get('reason')}"
+    )
+
+
+def _why(status: _Object, *, is_known: bool) -> tuple[str, str]:
+    """Return reason and message of a status that is not ready, empty texts without them."""
+    conditions = {str(each.get("type")): each for each in _maps(status, "conditions")}
+    for type_, value in (*_CAUSES, *(() if is_known else _CAUSES_OF_OTHERS)):
+        condition = conditions.get(type_, {})
+        reason = condition.get("reason")
+        if condition.get("status") == value and isinstance(reason, str) and reason:
+            message = condition.get("message")
+            text = _POD_NAME.sub("Pods", message) if isinstance(message, str) else ""
+            text = truncated(text, _MESSAGE_BYTES)
+            return (reason if _REASON.fullmatch(reason) else ""), text
+    return "", ""
 
 
 def change(old: Readiness, new: Readiness) -> str:

@@ -65,7 +65,7 @@ class Observer(Protocol):
 
         `health.behind` is None unless the run has read the object: in the response to a write
         of the spec, the status is always behind. A declared status that uses dependents reads
-        the objects that its run creates.
+        the objects that its run creates, and one that judges dependents those that it changes.
         """
 
     def on_write(
@@ -182,7 +182,8 @@ class ResponseTracker:
         if seen and is_tracked(grant.owner, metadata):
             health = health_of(dependent.gvk, response)
             status = grant.watch.status
-            is_read = created and status is not None and status.uses_dependents
+            is_read = status is not None and status.uses_dependents
+            is_read = is_read if created else grant.watch.judges_dependents
             if tracked.method != "GET" and not is_read:
                 health = replace(health, behind=None)
             self._observer.on_dependent(

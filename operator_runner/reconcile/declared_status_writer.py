@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from operator_runner.core.errors import Conflict, Invalid
 from operator_runner.core.model import DeclaredStatus, EventSpec, Json, ObjectRef, uid_of
 from operator_runner.core.object_diff import replacing_patch
 from operator_runner.core.truncation import truncated
+from operator_runner.kube.object_readiness import DependentsReadiness
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status import (
     EvaluatedStatus,
@@ -53,6 +54,8 @@ class StatusInputs:
     result: Json
     schedule: Mapping[str, Any]
     now: datetime
+    finish: ConditionsUpdate
+    """Adds the conditions that depend on those that are declared."""
 
 
 @dataclass(slots=True)
@@ -79,9 +82,10 @@ class DeclaredStatusWriter:
         other_writers: OtherWriters,
         dependents: Callable[[ObjectRef], Sequence[Json]],
         *,
+        readiness: Callable[[ObjectRef], DependentsReadiness],
         expressions: ExpressionConditions,
     ) -> None:
-        """`dependents` returns the objects that a resource owns.
+        """`dependents` returns the objects that a resource owns, `readiness` theirs.
 
         `expressions` gets those that fail, before the conditions are written.
         """
@@ -89,7 +93,7 @@ class DeclaredStatusWriter:
         self._cluster = cluster
         self._status = status
         self._other_writers = other_writers
-        self._dependents = dependents
+        self._dependents, self._readiness = dependents, readiness
         self._expressions = expressions
         self._known: dict[ObjectRef, _Known] = {}
 
@@ -157,9 +161,19 @@ class DeclaredStatusWriter:
         return {
             "resource": body,
             "dependents": self._dependents(inputs.ref) if uses_dependents else [],
+            "readiness": self._readiness_value(inputs) if self._declared.uses_readiness else {},
             "schedule": dict(inputs.schedule),
             "result": inputs.result,
         }
+
+    def _readiness_value(self, inputs: StatusInputs) -> Json:
+        """Return what expressions see as `readiness`; a run that fails may not have read any."""
+        found = asdict(self._readiness(inputs.ref))
+        if found["ready"] is None and inputs.result["successful"]:
+            found["ready"] = True
+        elif found["ready"] is None:
+            found |= {name: inputs.result[name] for name in ("reason", "message")}
+        return found
 
     async def _write(
         self,
@@ -173,7 +187,7 @@ class DeclaredStatusWriter:
         return await self._status.write(
             inputs.ref,
             uid_of(body),
-            lambda old: declared.update(update(old), generation, inputs.now),
+            lambda old: inputs.finish(declared.update(update(old), generation, inputs.now)),
             body,
             {**declared.fields, **fields},
             attempts=1,

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch
+from operator_runner.kube.object_readiness import DependentsReadiness
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Preview
@@ -57,6 +58,8 @@ class Dependencies:
     """The wall clock, for schedules."""
     dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: ()
     """Return the objects that a resource owns, as last seen, for its declared status."""
+    readiness: Callable[[ObjectRef], DependentsReadiness] = lambda _: DependentsReadiness()
+    """Return whether the objects that a resource owns are ready, for `kstatus` and `status`."""
     on_suspension: Callable[[ObjectRef, bool], None] = lambda *_: None
     """Called with whether a resource is suspended, at each reconcile."""
     preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from operator_runner.core.model import Json
-from operator_runner.reconcile.conditions import new_condition, put_condition
+from operator_runner.kube.object_readiness import DependentsReadiness
+from operator_runner.reconcile.conditions import conditions_by_type, new_condition, put_condition
 
 _ABNORMAL = ("Reconciling", "Stalled")
 
@@ -32,11 +33,35 @@ def progressing(conditions: Sequence[Json], generation: int, now: datetime) -> l
     return put_condition(result, reconciling, now)
 
 
-def ready(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
-    """Return the conditions of a resource whose run succeeded."""
-    text = "Last reconciliation succeeded"
-    condition = new_condition("Ready", "True", "Succeeded", text, generation)
-    return put_condition(_without(conditions, *_ABNORMAL), condition, now)
+def applied(
+    conditions: Sequence[Json],
+    generation: int,
+    now: datetime,
+    readiness: DependentsReadiness,
+    ready_when: Sequence[str] = (),
+) -> list[Json]:
+    """Return the conditions of a resource whose run succeeded.
+
+    It is ready if its objects are, and the conditions `ready_when` are True; else it has the
+    reason of the first that is not.
+    """
+    present = conditions_by_type({"status": {"conditions": [*conditions]}})
+    unmet = (each for each in ready_when if present.get(each, {}).get("status") != "True")
+    if readiness.ready is False:
+        failed, reason, message = readiness.failed, readiness.reason, readiness.message
+    elif (type_ := next(unmet, None)) is not None:
+        found = present.get(type_, {})
+        failed, reason = False, str(found.get("reason") or f"Not{type_}")
+        message = str(found.get("message") or f"condition {type_} is not True")
+    else:
+        text = "Last reconciliation succeeded"
+        condition = new_condition("Ready", "True", "Succeeded", text, generation)
+        return put_condition(_without(conditions, *_ABNORMAL), condition, now)
+    present_type, absent_type = ("Stalled", "Reconciling") if failed else _ABNORMAL
+    condition = new_condition("Ready", "False", reason, message, generation)
+    result = put_condition(_without(conditions, absent_type), condition, now)
+    abnormal = new_condition(present_type, "True", reason, message, generation)
+    return put_condition(result, abnormal, now)
 
 
 def deselected(conditions: Sequence[Json]) -> list[Json]:

@@ -102,6 +102,7 @@ class Reconciler:
             dependencies.cluster,
             dependencies.other_writers,
             dependencies.dependents,
+            readiness=dependencies.readiness,
             expressions=dependencies.expressions,
             on_drift=dependencies.on_drift,
         )

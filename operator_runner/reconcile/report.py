@@ -26,7 +26,7 @@ from operator_runner.core.model import (
 from operator_runner.core.object_diff import summarize
 from operator_runner.core.operator_state import DriftEntry
 from operator_runner.core.timetable import format_time
-from operator_runner.kube.object_readiness import is_change
+from operator_runner.kube.object_readiness import DependentsReadiness, is_change
 from operator_runner.reconcile import conditions, drift, kstatus_conditions, reserved_fields
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status import result_of, result_of_error
@@ -114,17 +114,19 @@ class Reporter:
         other_writers: OtherWriters,
         dependents: Callable[[ObjectRef], Sequence[Json]],
         *,
+        readiness: Callable[[ObjectRef], DependentsReadiness],
         expressions: ExpressionConditions,
         on_drift: Callable[[ObjectRef, bool], None],
     ) -> None:
         """Write conditions only if the watch has `manageStatus`.
 
-        `dependents` returns the objects that a resource owns, `expressions` has those that fail,
-        `on_drift` is that of `Dependencies`.
+        `dependents` returns the objects that a resource owns, `readiness` theirs, `expressions`
+        has those that fail, `on_drift` is that of `Dependencies`.
         """
         self._watch = watch
         self._manage_status = watch.manage_status
         self._kstatus = watch.kstatus
+        self._readiness = readiness
         self._cluster = cluster
         self._status = StatusWriter(cluster, other_writers)
         self._declared = (
@@ -134,6 +136,7 @@ class Reporter:
                 self._status,
                 other_writers,
                 dependents,
+                readiness=readiness,
                 expressions=expressions,
             )
             if watch.status is not None and watch.manage_status
@@ -365,14 +368,18 @@ class Reporter:
         self, run: RunContext, outcome: RunOutcome, current: Json | None
     ) -> Json | None:
         now, generation = outcome.finished or datetime.now(UTC), generation_of(run.body)
+        add_kstatus: KstatusUpdate
         if not outcome.successful:
             add_kstatus = kstatus_conditions.failing
+        elif outcome.requeue_after is not None:
+            add_kstatus = kstatus_conditions.waiting
         else:
-            add_kstatus = (
-                kstatus_conditions.ready
-                if outcome.requeue_after is None
-                else kstatus_conditions.waiting
-            )
+            ready_when = self._watch.ready_when
+
+            def add_kstatus(new: Sequence[Json], generation: int, now: datetime) -> list[Json]:
+                readiness = self._readiness(run.ref)
+                return kstatus_conditions.applied(new, generation, now, readiness, ready_when)
+
         return await self._write(
             run,
             lambda old: self._with_drift(
@@ -456,13 +463,17 @@ class Reporter:
 
         def change(old: Sequence[Json]) -> list[Json]:
             new = run.schedule.put_condition(update(old), generation, end.now)
-            new = self._expressions.put_condition(new, run.ref, generation, end.now)
-            return add_kstatus(new, generation) if self._kstatus else new
+            return self._expressions.put_condition(new, run.ref, generation, end.now)
+
+        def finish(new: Sequence[Json]) -> list[Json]:
+            return add_kstatus(new, generation) if self._kstatus else list(new)
 
         if self._declared is None:
-            return await self._status.write(run.ref, uid_of(run.body), change, current, fields)
+            return await self._status.write(
+                run.ref, uid_of(run.body), lambda old: finish(change(old)), current, fields
+            )
         inputs = StatusInputs(
-            run.ref, run.body, end.result, run.schedule.expression_value(), end.now
+            run.ref, run.body, end.result, run.schedule.expression_value(), end.now, finish
         )
         return await self._declared.write(inputs, change, fields, current)
 

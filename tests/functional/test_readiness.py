@@ -263,3 +263,77 @@ def test_objects_that_become_ready_one_after_the_other_start_few_runs(
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
     eventually(lambda: causes(operator)[-1], "spec: spec.sayThis".__eq__, details=operator.log)
     assert len(causes(operator)) <= 4
+
+
+JUDGED = """
+  kstatus: true
+  status:
+    conditions:
+      - {type: Available, ready: dependents}
+"""
+
+
+def set_waiting(kubectl: Kubectl, pod: str, reason: str) -> None:
+    """Write the status of a Pod whose container waits, as a kubelet does."""
+    container = {"name": "web", "image": "web:1", "imageID": "", "ready": False, "restartCount": 0}
+    container["state"] = {"waiting": {"reason": reason, "message": f"{reason} of web:1"}}
+    patch = f"--patch={json.dumps({'status': {'containerStatuses': [container]}})}"
+    kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", patch)
+
+
+def state_of(kubectl: Kubectl, type_: str) -> tuple[str, str]:
+    found = conditions(kubectl).get(type_, {})
+    return str(found.get("status")), str(found.get("reason"))
+
+
+def test_ready_is_about_the_objects_too(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """With the cause that their Pods have; it does not flap, and an edit is two writes."""
+    role = project / ROLE
+    role.write_text(role.read_text() + SERVE.partition("- name: Read it")[0])
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write(JUDGED)
+    operator.start()
+    kubectl.apply(echo())
+
+    def wait_for(status: str, reason: str) -> None:
+        wanted = (status, reason)
+        eventually(lambda: state_of(kubectl, "Ready"), wanted.__eq__, details=operator.log)
+
+    wait_for("False", "DependentNotReady")
+    assert state_of(kubectl, "Reconciling") == ("True", "DependentNotReady")
+    assert state_of(kubectl, "Available") == ("False", "DependentNotReady")
+    assert state_of(kubectl, "Successful")[0] == "True"
+    first, second = eventually(lambda: pods(kubectl), lambda found: len(found) == 2)
+    set_waiting(kubectl, first, "ErrImagePull")
+    wait_for("False", "ImagePullFailed")
+    message = "Deployment a is not ready: container web cannot pull image web:1"
+    assert conditions(kubectl)["Available"]["message"] == message
+    for reason in ("ImagePullBackOff", "ErrImagePull", "ImagePullBackOff"):
+        set_waiting(kubectl, second, reason)
+        set_waiting(kubectl, first, reason)
+    for pod in (first, second):
+        set_waiting(kubectl, pod, "ContainerCreating")
+        set_ready(kubectl, pod, "True")
+    wait_for("True", "Succeeded")
+    assert state_of(kubectl, "Available") == ("True", "DependentsReady")
+    assert not {"Reconciling", "Stalled"} & conditions(kubectl).keys()
+    wait_for_causes(operator, 3)
+    patches = operator.metric("rest_client_requests_total", method="PATCH")
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
+    kubectl("wait", f"{KIND}/a", "--for=condition=Ready", "--timeout=60s")
+    wait_for_causes(operator, 4)
+    # Two objects of the role, and the start and the end of the run.
+    assert operator.metric("rest_client_requests_total", method="PATCH") == patches + 4
+    set_ready(kubectl, first, "False")
+    wait_for("False", "DependentNotReady")
+    wait_for_causes(operator, 5)
+    deployment = f"dependent: Deployment {kubectl.namespace}/a"
+    assert causes(operator) == [
+        "spec: created",
+        f"{deployment} is not ready: ImagePullFailed",
+        f"{deployment} became ready",
+        "spec: spec.sayThis",
+        f"{deployment} became not ready",
+    ]

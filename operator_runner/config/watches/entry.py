@@ -23,7 +23,7 @@ from operator_runner.config.watches.lookup import Lookup, has_tasks
 from operator_runner.config.watches.map_reader import MapReader, maps
 from operator_runner.config.watches.schedules import read_schedule
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
-from operator_runner.config.watches.status_keys import read_status, read_wake_on
+from operator_runner.config.watches.status_keys import read_ready_when, read_status, read_wake_on
 from operator_runner.core.ansible_core import path_problem, variable_problem
 from operator_runner.core.model import (
     GVK,
@@ -105,7 +105,8 @@ class EntryReader:
         if fields.flag("skipUnchanged"):
             fields.warning("skipUnchanged", _SKIP_UNCHANGED)
         status, wake_on = read_status(fields, watch), read_wake_on(fields, watch)
-        return replace(watch, status=status, wake_on=wake_on)
+        ready_when = read_ready_when(fields, watch, status)
+        return replace(watch, status=status, wake_on=wake_on, ready_when=ready_when)
 
     def _gvk(self, fields: MapReader) -> GVK:
         gvk = _read_gvk(fields)

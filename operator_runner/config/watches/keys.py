@@ -186,18 +186,23 @@ _STATUS = (
     Key(
         "fields",
         Shape.EXPRESSIONS,
-        "Top-level fields of the status: JMESPath over resource, dependents, schedule and result.",
+        "Top-level fields of the status: JMESPath over resource, dependents and others.",
     ),
     Key(
         "conditions",
         Shape.MAPS,
-        "Conditions of the status: JMESPath over resource, dependents, schedule and result.",
+        "Conditions of the status: JMESPath over resource, dependents and others.",
         keys=(
             Key("type", Shape.TEXT, "Type of the condition in CamelCase.", required=True),
             Key(
                 "status",
                 Shape.TEXT,
                 "JMESPath: True, False, or Unknown for null.",
+            ),
+            Key(
+                "ready",
+                Shape.TEXT,
+                "Instead of status: `dependents` for whether these are ready, and why not.",
             ),
             Key(
                 "failed",
@@ -338,6 +343,11 @@ ENTRY_KEYS = (
         Shape.MAPS,
         "Kinds of objects that resources neither own nor name, but are run for.",
         keys=_TRIGGER,
+    ),
+    Key(
+        "readyWhen",
+        Shape.EXPRESSION_LIST,
+        "Declared conditions that Ready of kstatus needs; Available if absent and declared.",
     ),
     Key(
         "wakeOn",

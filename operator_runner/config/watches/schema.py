@@ -8,6 +8,7 @@ warnings. It does not check the value of such a key.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from operator_runner.config.watches.execution import (
@@ -110,10 +111,11 @@ def _close_status(properties: Json) -> None:
     condition = properties["conditions"]["items"]
     condition["properties"]["type"] |= _pattern(CONDITION_TYPE_PATTERN)
     failed = {"required": ["failed"], "properties": {"failed": _ON}}
-    given = {"required": ["status"], "properties": {"status": _FILLED}}
+    ways = [_both("status"), _both("ready"), failed]
+    condition["properties"]["ready"] |= {"enum": [None, "", "dependents"]}
     condition |= {
-        "anyOf": [_has("status"), _or_in_another_case("failed", failed)],
-        "not": {"allOf": [given, failed]},
+        "anyOf": [_has("status"), _has("ready"), _or_in_another_case("failed", failed)],
+        "not": {"anyOf": [{"allOf": [*pair]} for pair in itertools.combinations(ways, 2)]},
     }
 
 

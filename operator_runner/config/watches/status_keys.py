@@ -21,7 +21,13 @@ _FAILED: Mapping[str, str] = {
     "message": "result.message",
 }
 """Expressions of a condition with `failed: true`."""
-_ROOTS = ("resource", "dependents", "schedule", "result")
+_READY: Mapping[str, str] = {key: f"readiness.{key}" for key in ("reason", "message")} | {
+    "status": "readiness.ready"
+}
+"""Expressions of a condition with `ready: dependents`."""
+_DEPENDENTS = "dependents"
+_AVAILABLE = "Available"
+_ROOTS = ("resource", _DEPENDENTS, "readiness", "schedule", "result")
 
 
 def read_wake_on(fields: MapReader, watch: Watch) -> tuple[WakeOn, ...]:
@@ -71,12 +77,31 @@ def read_status(fields: MapReader, watch: Watch) -> DeclaredStatus | None:
     texts = [*declared.values()]
     for each in conditions:
         texts += [text for text in (each.status, each.reason, each.message) if text is not None]
-    uses_dependents = any(_reads_dependents(text) for text in texts)
-    if uses_dependents and not watch.watch_dependent_resources:
+    uses_dependents, uses_readiness = (
+        any(_reads(root, text) for text in texts) for root in (_DEPENDENTS, "readiness")
+    )
+    if (uses_dependents or uses_readiness) and not watch.watch_dependent_resources:
         fields.problem(
             "status", "dependents are not watched; remove `watchDependentResources: false`"
         )
-    return DeclaredStatus(declared, conditions, uses_dependents)
+    return DeclaredStatus(declared, conditions, uses_dependents, uses_readiness)
+
+
+def read_ready_when(
+    fields: MapReader, watch: Watch, status: DeclaredStatus | None
+) -> tuple[str, ...]:
+    """Return the types of conditions that Ready needs."""
+    declared = [each.type for each in status.conditions] if status is not None else []
+    if fields.item("readyWhen") is None:
+        return tuple(each for each in declared if each == _AVAILABLE) if watch.kstatus else ()
+    if not watch.kstatus:
+        fields.warning("readyWhen", "no effect without `kstatus: true`; add it, or remove this")
+    types = fields.expression_list("readyWhen")
+    for type_, location in types:
+        if type_ not in declared:
+            text = f'"{type_}" is not one of the conditions of `status`; declare it there'
+            fields.report.problem(location, text)
+    return tuple(type_ for type_, _ in types)
 
 
 def _written_by_runner(watch: Watch) -> tuple[set[str], set[str]]:
@@ -119,7 +144,7 @@ def _conditions(inner: MapReader, reserved: set[str]) -> tuple[DeclaredCondition
     seen: set[str] = set()
     found = []
     for entry in inner.each("conditions"):
-        type_, status = entry.text("type"), entry.text("status")
+        type_ = entry.text("type")
         if not type_:
             entry.problem("type", "type must not be empty; add one such as `type: Available`")
         elif not re.fullmatch(CONDITION_TYPE_PATTERN, type_):
@@ -129,23 +154,32 @@ def _conditions(inner: MapReader, reserved: set[str]) -> tuple[DeclaredCondition
         elif type_ in seen:
             entry.problem("type", f"duplicate condition {type_}; remove one of them")
         seen.add(type_)
-        failed = entry.flag("failed")
-        if not (status or failed):
-            entry.problem(
-                "status",
-                "status must not be empty; add JMESPath that is true or false, or `failed: true`",
-            )
-        elif status and failed:
-            entry.problem("failed", "status and failed exclude each other; remove one of them")
-        default = _FAILED if failed else {}
-        keys = ("status", "reason", "message")
-        texts = {key: entry.text(key) or default.get(key) for key in keys}
+        texts = _texts_of(entry)
         for key, text in texts.items():
             if text is not None:
                 _check_roots(entry, text, entry.where(key))
         status = texts["status"] or ""
         found.append(DeclaredCondition(type_, status, texts["reason"], texts["message"]))
     return tuple(found)
+
+
+def _texts_of(entry: MapReader) -> dict[str, str | None]:
+    """Return status, reason and message of a condition, those of `ready` or `failed` by default."""
+    failed, ready = entry.flag("failed"), entry.text("ready")
+    given = {"status": entry.text("status"), "ready": ready, "failed": failed}
+    ways = [key for key, way in given.items() if way]
+    if not ways:
+        entry.problem(
+            "status",
+            "status must not be empty; add JMESPath that is true or false, `ready: dependents` or"
+            " `failed: true`",
+        )
+    elif len(ways) > 1:
+        entry.problem(ways[-1], f"{' and '.join(ways)} exclude each other; keep one of them")
+    if ready not in {"", _DEPENDENTS}:
+        entry.problem("ready", f'expected {_DEPENDENTS}, got "{ready}"')
+    default = _FAILED if failed else _READY if ready else {}
+    return {key: entry.text(key) or default.get(key) for key in ("status", "reason", "message")}
 
 
 def _check_roots(fields: MapReader, expression: str, location: Location) -> None:
@@ -169,12 +203,12 @@ def _check(fields: MapReader, expression: str, location: Location) -> bool:
     return True
 
 
-def _reads_dependents(expression: str) -> bool:
+def _reads(root: str, expression: str) -> bool:
     try:
         read = expressions.top_level_fields(expression)
     except ValueError:
         return False  # reported before
-    return read is None or "dependents" in read
+    return read is None or root in read
 
 
 def _gvk(entry: MapReader) -> GVK:

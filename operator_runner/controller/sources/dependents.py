@@ -13,7 +13,7 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -22,11 +22,20 @@ from operator_runner.controller.predicates.wake_on_fields import NO_FIELDS, Wake
 from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
+from operator_runner.controller.sources.pod_causes import PodCauses
 from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Trigger, Watch
-from operator_runner.kube.object_readiness import Health, Readiness, change
+from operator_runner.core.resource_versions import is_certainly_older
+from operator_runner.kube.object_readiness import (
+    POD_REFUSED,
+    DependentsReadiness,
+    Health,
+    Readiness,
+    change,
+    readiness_of,
+)
 from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
 
 _OWN_WRITES = 64
@@ -56,6 +65,10 @@ class _Dependent:
     """Whether the last read returned a status for an older spec."""
     was_ready: bool = False
     """Whether an object of this name has ever become ready."""
+    reason: str = ""
+    """Why it is not ready, as the owner's last run has seen, or was triggered by."""
+    newest: str = ""
+    """resourceVersion of the newest state that was seen, also during a run."""
 
     def has_shown(self, resource_version: str) -> bool:
         """Return whether this resourceVersion was seen before, so that it is not a new write."""
@@ -68,6 +81,11 @@ class _Dependent:
         self.read_behind = self.read_behind and not caught_up
         old, self.readiness = self.readiness, health.readiness
         return change(old, self.readiness) or ("status is up to date" if caught_up else "")
+
+    def new_reason(self, health: Health) -> str:
+        """Update why it is not ready from an event; return that if it is new."""
+        old, self.reason = self.reason, health.reason
+        return health.reason if health.reason != old else ""
 
 
 class _StatusChange(NamedTuple):
@@ -110,6 +128,10 @@ class Dependents:
         self._debouncer = Debouncer(enqueue, readiness_wait)
         self._unready: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
         """The objects of each owner that are not ready."""
+        self._judging = {watch.gvk for watch in watches if watch.judges_dependents}
+        self._waited_for: dict[ObjectRef, dict[ObjectRef, Health]] = {}
+        """The newest state of the objects that are not ready, by owner, of watches that show it."""
+        self._pod_causes = PodCauses(stream, self._on_pod_cause)
         self._run_seconds: dict[ObjectRef, float] = {}
         """How long the last run of each owner has taken."""
         self._fields = fields
@@ -139,11 +161,13 @@ class Dependents:
             self._wake_on_changes.on_response(owner, dependent, body)
         answered = metadata.get("resourceVersion", "")
         entry.fresh, entry.answered = not entry.has_shown(answered), answered
+        self._judge(entry, dependent, answered, health)
         if health.behind is not None:
             entry.read_behind = health.behind
         if entry.version is None:
             # Later responses must not hide a change that the role may not have seen.
             entry.version, entry.readiness = Version.of(metadata), health.readiness
+            entry.reason = health.reason
             if (missed := self._unowned.pop(dependent, None)) is not None:
                 self._hold_or_process(dependent, entry, missed)
         self._note_readiness(entry, dependent)
@@ -175,6 +199,39 @@ class Dependents:
                 found[owner].append(ref)
         return found
 
+    def readiness(self, owner: ObjectRef) -> DependentsReadiness:
+        """Return the readiness of the objects of a resource, for watches that show it."""
+        found = self._waited_for.get(owner)
+        if found is None:
+            return DependentsReadiness()
+        return readiness_of({ref: self._with_pods(ref, health) for ref, health in found.items()})
+
+    def _with_pods(self, ref: ObjectRef, health: Health) -> Health:
+        """Return the health of an object with the cause that its Pods have."""
+        pod = None if health.reason == POD_REFUSED else self._pod_causes.of(ref)
+        return health if pod is None else replace(health, reason=pod.reason, message=pod.message)
+
+    def _on_pod_cause(self, workload: ObjectRef, reason: str) -> None:
+        entry = self._objects.get(workload)
+        for owner in entry.owners if entry is not None else ():
+            if owner.gvk in self._judging:
+                cause = Cause(Trigger.DEPENDENT, f"{workload} is not ready: {reason}", workload)
+                self._debouncer.add(owner, cause, 0.0)
+
+    def _judge(self, entry: _Dependent, ref: ObjectRef, version: str, health: Health) -> None:
+        """Record the newest state of an object for owners whose status shows it."""
+        if is_certainly_older(version, entry.newest):
+            return
+        entry.newest = version
+        for owner in entry.owners:
+            if owner.gvk in self._judging:
+                waited_for = self._waited_for.setdefault(owner, {})
+                if health.is_waited_for:
+                    waited_for[ref] = health
+                    self._pod_causes.wait_for(ref)
+                elif waited_for.pop(ref, None) is not None:
+                    self._pod_causes.forget(ref)
+
     def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
@@ -185,6 +242,7 @@ class Dependents:
             return
         if verb == "delete":
             entry.deleted_by_run = True
+            self._judge(entry, dependent, entry.newest, _NO_HEALTH)
             self.objects.deleted_by_run(dependent)
             return
         if entry.fresh or not entry.has_shown(resource_version):
@@ -244,6 +302,8 @@ class Dependents:
             self._wake_on_changes.forget(owner)
             self._debouncer.forget(owner)
             self._unready.pop(owner, None)
+            for ref in self._waited_for.pop(owner, ()):
+                self._pod_causes.forget(ref)
             self._run_seconds.pop(owner, None)
         for ref, entry in list(self._objects.items()):
             entry.owners.difference_update(owners)
@@ -254,6 +314,7 @@ class Dependents:
         """End all watches."""
         self._debouncer.stop()
         await end_tasks(task for tasks in self._watching.values() for task in tasks)
+        await self._pod_causes.stop()
 
     def extraction(self, gvk: GVK, *, has_status: bool) -> Extraction | None:
         """Return what a watch of a kind keeps beside metadata and health; None for nothing.
@@ -303,6 +364,9 @@ class Dependents:
     def _hold_or_process(self, ref: ObjectRef, entry: _Dependent, event: MetadataEvent) -> None:
         # A status that is evaluated at the end of a run has the newest objects.
         self.objects.on_event(ref, event)
+        if event.health is not None:
+            version = event.body["metadata"].get("resourceVersion", "")
+            self._judge(entry, ref, version, event.health)
         held = next((owner for owner in entry.owners if owner in self._running), None)
         if held is None:
             for each in self._process(ref, event):
@@ -331,6 +395,7 @@ class Dependents:
                 # Another object has this name now.
                 return ()
             entry.version, entry.readiness, entry.read_behind = None, Readiness.UNKNOWN, False
+            self._judge(entry, ref, entry.newest, _NO_HEALTH)
             self._note_readiness(entry, ref)
             for owner in entry.owners:
                 self._wake_on_changes.removed(owner, ref)
@@ -353,9 +418,10 @@ class Dependents:
         self, entry: _Dependent, ref: ObjectRef, event: MetadataEvent
     ) -> list[_StatusChange]:
         """Return the owners for which readiness or chosen fields have changed, and the causes."""
-        what, is_first = "", False
+        what, why, is_first = "", "", False
         if event.health is not None:
             what = entry.take(event.health)
+            why = entry.new_reason(event.health)
             self._note_readiness(entry, ref)
             is_first = event.health.readiness is Readiness.READY and not entry.was_ready
         entry.was_ready = entry.was_ready or is_first
@@ -364,7 +430,8 @@ class Dependents:
         found = []
         for owner in entry.owners:
             fields = self._changed_fields(entry, owner, ref, event)
-            if text := ", ".join(filter(None, (fields, what))):
+            reason = f"is not ready: {why}" if why and owner.gvk in self._judging else ""
+            if text := ", ".join(filter(None, (fields, what or reason))):
                 cause = Cause(Trigger.DEPENDENT, f"{ref} {text}", about)
                 is_readiness = not fields and entry.readiness is Readiness.READY
                 found.append(_StatusChange(owner, cause, is_readiness))

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from operator_runner.core.model import Ownership, Watch
+from operator_runner.core.model import GVK, Ownership, Watch
 from operator_runner.core.settings import run_archive_names
 from operator_runner.proxy.ownership import can_be_owned
 from operator_runner.proxy.request_info import ANY, OWN, RBAC, Permission, RequestInfo
@@ -163,12 +163,17 @@ def _of_related(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> It
         *((each.gvk, f"that {watch.gvk.kind} references") for each in watch.references),
         *((each.gvk, f"that trigger runs of {watch.gvk.kind}") for each in watch.triggers),
         *((each.gvk, f"whose fields {watch.gvk.kind} depends on") for each in watch.wake_on),
+        *((gvk, f"that show why {watch.gvk.kind} is not ready") for gvk in _causes_of(watch)),
     ):
         plural = kinds.plural(gvk)
         for scope in features.where(plural):
             for verb in _LIST_WATCH:
                 rule = AccessRule(gvk.group, plural.name, verb, scope)
                 yield Requirement(rule, f"the runner watches objects {relation}")
+
+
+def _causes_of(watch: Watch) -> Sequence[GVK]:
+    return (GVK("", "v1", "Pod"),) if watch.judges_dependents else ()
 
 
 def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:

@@ -158,7 +158,9 @@ def summarize(
         unhandled = Summary(ref, state, has_conditions=False, exclusion=exclusion)
         return _summary_of_events(unhandled, events, last_run)
     is_failed = conditions.get("Failure", {}).get("status") == "True"
-    failure = conditions["Failure"] if is_failed else {}
+    ready, failure = conditions.get("Ready", {}), conditions["Failure"] if is_failed else {}
+    # What is applied, but not ready.
+    message = failure or (ready if ready.get("status") == "False" else {})
     return Summary(
         ref,
         state,
@@ -166,7 +168,7 @@ def summarize(
         last_run=last_run,
         run_id=annotations.get(RUN_ANNOTATION, ""),
         cause=annotations.get(CAUSE_ANNOTATION, ""),
-        message=with_short_paths(str(failure.get("message") or "")),
+        message=with_short_paths(str(message.get("message") or "")),
         failing_since=_time(failure.get("lastTransitionTime")),
         next_run=_next_run(body, state, conditions, last_run),
         retries=state is SummaryState.FAILED,

@@ -19,6 +19,7 @@ from operator_runner.kube.object_readiness import Health, Readiness
 from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
 
 WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(role=Path("/roles/foo")))
+POD = GVK("", "v1", "Pod")
 OWNER = ObjectRef(WATCH.gvk, "default", "owner")
 DEPLOYMENT = GVK("apps", "v1", "Deployment")
 CHILD = ObjectRef(DEPLOYMENT, "default", "child")
@@ -53,22 +54,29 @@ class Stream:
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[MetadataEvent] = asyncio.Queue()
+        self.pods: asyncio.Queue[MetadataEvent] = asyncio.Queue()
+        """Events of the watch of Pods."""
         self.requested: list[tuple[GVK, str | None]] = []
 
     async def __call__(
         self, gvk: GVK, namespace: str | None, extraction: Extraction | None = None
     ) -> AsyncIterator[MetadataEvent]:
         self.requested.append((gvk, namespace))
+        events = self.pods if gvk == POD else self.events
         while True:
-            event = await self.events.get()
+            event = await events.get()
             if extraction is not None and event.type in {EventType.ADDED, EventType.MODIFIED}:
                 event = replace(event, extracted=extraction.function(event.body))
             yield event
-            self.events.task_done()
+            events.task_done()
 
     async def send(self, type_: str, body: Json, health: Health | None = None) -> None:
         self.events.put_nowait(MetadataEvent(EventType(type_), {"metadata": body}, health))
         await self.events.join()
+
+    async def send_pod(self, body: Json, health: Health) -> None:
+        self.pods.put_nowait(MetadataEvent(EventType.MODIFIED, {"metadata": body}, health))
+        await self.pods.join()
 
     async def synced(self, uids: list[str], version: int) -> None:
         listed = {"uids": frozenset(uids), "resourceVersion": str(version)}
@@ -101,9 +109,10 @@ class Woken(list[str]):
 @asynccontextmanager
 async def dependents(
     namespaces: tuple[str, ...] = (),
+    watches: tuple[Watch, ...] = (),
 ) -> AsyncIterator[tuple[Dependents, Stream, Woken]]:
     stream, woken = Stream(), Woken()
-    subject = Dependents(stream, woken, namespaces)
+    subject = Dependents(stream, woken, namespaces, watches)
     try:
         yield subject, stream, woken
     finally:
@@ -368,6 +377,71 @@ async def test_a_watch_may_do_without_dependents(watch: Watch) -> None:
         await asyncio.sleep(0)
         assert stream.requested == []
         assert woken == []
+
+
+async def test_the_newest_state_of_objects_is_judged() -> None:
+    """Also during a run, of responses and events; an older one, and a deleted object, are not."""
+    judging = replace(WATCH, kstatus=True)
+    async with dependents(watches=(judging,)) as (subject, stream, woken):
+        assert subject.readiness(OWNER).ready is None
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(10), judging, NOT_READY)
+            assert subject.readiness(OWNER).reason == "DependentNotReady"
+            await stream.send("MODIFIED", metadata(12), READY)
+            subject.on_dependent(OWNER, CHILD, metadata(11), judging, NOT_READY)
+            assert subject.readiness(OWNER).ready is True
+        refused = replace(FAILED, reason="QuotaExceeded", message="no room")
+        await stream.send("MODIFIED", metadata(13), refused)
+        assert subject.readiness(OWNER).message == "Deployment child has failed: no room"
+        await stream.send("MODIFIED", metadata(14), replace(refused, reason="Other"))
+        await woken.reach(3)
+        assert woken[-1] == "dependent: Deployment default/child is not ready: Other"
+        await stream.send("DELETED", metadata(15))
+        assert subject.readiness(OWNER).ready is True
+        subject.forget(OWNER)
+        assert subject.readiness(OWNER).ready is None
+
+
+def pod(uid: str, owner: str, kind: str, **labels: str) -> Json:
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": owner, "controller": True}
+    named = {"name": uid, "namespace": "default", "uid": uid, "resourceVersion": "1"}
+    return {**named, "labels": labels, "ownerReferences": [reference]}
+
+
+async def test_pods_have_the_cause_of_a_workload_while_it_is_not_ready() -> None:
+    """The first in the order of causes; they are watched only then, and no cause is a run twice."""
+    judging = replace(WATCH, kstatus=True)
+    pulling, crashing = (
+        replace(FAILED, reason=reason, message=f"a {reason}")
+        for reason in ("ImagePullFailed", "ContainerCrashes")
+    )
+    async with dependents(watches=(judging,)) as (subject, stream, woken):
+        subject.on_dependent(OWNER, CHILD, metadata(10), judging, READY)
+        await stream.send("MODIFIED", metadata(11), NOT_READY)
+        await woken.reach(1)
+        ours = pod("a", "child-5x", "ReplicaSet", **{"pod-template-hash": "5x"})
+        await stream.send_pod(pod("other", "other", "StatefulSet"), pulling)
+        await stream.send_pod({**ours, "uid": "b"}, crashing)
+        await stream.send_pod(ours, crashing)
+        await stream.send_pod({**ours, "uid": "c"}, NOT_READY)
+        assert stream.requested[1:] == [(POD, "default")]
+        assert subject.readiness(OWNER).reason == "ContainerCrashes"
+        await stream.send_pod(ours, pulling)
+        await woken.reach(3)
+        assert [text.rpartition(": ")[2] for text in woken[1:]] == [
+            "ContainerCrashes",
+            "ImagePullFailed",
+        ]
+        found = subject.readiness(OWNER)
+        assert found.message == "Deployment child is not ready: a ImagePullFailed"
+        listed = {"uids": frozenset(["b"]), "resourceVersion": "9"}
+        stream.pods.put_nowait(MetadataEvent(EventType.SYNCED, listed))
+        await stream.pods.join()
+        assert subject.readiness(OWNER).reason == "ContainerCrashes"
+        await stream.send("MODIFIED", metadata(12), READY)
+        assert subject.readiness(OWNER).ready is True
+        await stream.send("MODIFIED", metadata(13), NOT_READY)
+        assert subject.readiness(OWNER).reason == "DependentNotReady"
 
 
 CLUSTER_ROLE = ObjectRef(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"), "", "child")

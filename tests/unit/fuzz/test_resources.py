@@ -49,7 +49,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.kube.object_readiness import Readiness, health_of
+from operator_runner.kube.object_readiness import DependentsReadiness, Readiness, health_of
 from operator_runner.reconcile import conditions, kstatus_conditions
 from operator_runner.reconcile.annotation_overrides import read_overrides
 from operator_runner.reconcile.conditions import read_conditions
@@ -138,7 +138,8 @@ CHANGES: tuple[Callable[[list[Json]], list[Json]], ...] = (
     lambda given: conditions.deselected(given, success(), 1, NOW),
     kstatus_conditions.deselected,
     lambda given: kstatus_conditions.progressing(given, 1, NOW),
-    lambda given: kstatus_conditions.ready(given, 1, NOW),
+    lambda given: kstatus_conditions.applied(given, 1, NOW, DependentsReadiness(True)),
+    lambda given: kstatus_conditions.applied(given, 1, NOW, DependentsReadiness(), ("Available",)),
     lambda given: kstatus_conditions.failing(given, 1, NOW),
     lambda given: kstatus_conditions.stalled(given, 1, NOW),
 )

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core.model import GVK, Json
-from operator_runner.kube.object_readiness import Health, Readiness, change, health_of, is_change
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.kube.object_readiness import (
+    DependentsReadiness,
+    Health,
+    Readiness,
+    change,
+    health_of,
+    is_change,
+    readiness_of,
+)
 
 UNKNOWN, NOT_READY, READY, FAILED = Readiness
 KINDS = {
@@ -202,3 +210,108 @@ def test_texts_of_a_change_are_recognised() -> None:
     """The message for a loop of readiness differs from that for two writers."""
     assert is_change(f"Deployment default/web {change(READY, NOT_READY)}")
     assert not is_change("Deployment default/web changed by kubectl (spec.replicas)")
+
+
+def container(name: str, ready: bool = False, image: str = "web:1", **states: Any) -> Json:
+    return {"name": name, "ready": ready, "image": image, **states}
+
+
+CRASHED = {"terminated": {"exitCode": 3, "reason": "Error", "message": "one\nno database\n"}}
+BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+PULLING = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+NO_SECRET = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "a" not found'}}
+UNSCHEDULED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes are available: 1 Insufficient cpu.",
+}
+UNBOUND = UNSCHEDULED | {"message": "pod has unbound immediate PersistentVolumeClaims."}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "message"),
+    [
+        ([container("a", state=PULLING)], "ImagePullFailed", "container a cannot pull image web:1"),
+        (
+            [container("a", state={"waiting": {"reason": "ImagePullBackOff", "message": "x"}})],
+            "ImagePullFailed",
+            "container a cannot pull image web:1",
+        ),
+        (
+            [container("a", state=NO_SECRET)],
+            "ContainerNotCreated",
+            'container a cannot be created: secret "a" not found',
+        ),
+        *(
+            (
+                [container("ok", ready=True), container("a", state=state, lastState=last)],
+                "ContainerCrashes",
+                "container a crashes with exit code 3: no database",
+            )
+            for state, last in ((BACK_OFF, CRASHED), ({"running": {}}, CRASHED), (CRASHED, {}))
+        ),
+        ([container("a", state=CRASHED), container("b", state=PULLING)], "ImagePullFailed", "b"),
+        ([container("a", ready=True, lastState=CRASHED)], "", ""),
+        ([container("a", state={"waiting": {"reason": "ContainerCreating"}})], "", ""),
+        ([UNSCHEDULED], "Unschedulable", "0/1 nodes are available"),
+        ([UNBOUND], "ClaimPending", "pod has unbound"),
+    ],
+)
+def test_a_pod_has_the_cause_that_people_look_for(
+    status: list[Json], reason: str, message: str
+) -> None:
+    """The same in all states through which it goes while the cause is the same."""
+    key = "conditions" if "type" in status[0] else "containerStatuses"
+    health = health_of(KINDS["Pod"], {"metadata": {}, "status": {"phase": "Pending", key: status}})
+    assert health.reason == reason
+    assert message in health.message
+
+
+REFUSED = {
+    "type": "ReplicaFailure",
+    "status": "True",
+    "reason": "FailedCreate",
+    "message": 'pods "web-5-x7k2p" is forbidden: exceeded quota: q',
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "reason", "message"),
+    [
+        ("Deployment", REFUSED, "FailedCreate", "Pods is forbidden: exceeded quota: q"),
+        ("Job", REFUSED | {"type": "Failed", "reason": "BackoffLimitExceeded"}, None, None),
+        ("Deployment", REFUSED | {"type": "Available", "status": "False"}, "", ""),
+        ("Database", REFUSED | {"type": "Ready", "status": "False", "reason": "no"}, "no", None),
+        (
+            "Database",
+            REFUSED | {"type": "Ready", "status": "False", "reason": "not a word"},
+            "",
+            None,
+        ),
+        ("Database", {"type": "Ready", "status": "False", "reason": 3, "message": 4}, "", ""),
+    ],
+)
+def test_a_status_may_have_the_cause(
+    kind: str, condition: Json, reason: str | None, message: str | None
+) -> None:
+    """Reason and message of the condition, without the name of a Pod, which each attempt has."""
+    status = {"conditions": [condition]}
+    health = health_of(KINDS[kind], {"metadata": {}, "spec": {}, "status": status})
+    assert health.reason == (condition["reason"] if reason is None else reason)
+    assert message is None or health.message == message
+
+
+def test_the_first_object_that_is_not_ready_is_named() -> None:
+    """What has failed comes first, then by kind and name; what is behind its spec is not ready."""
+    web, db = (ObjectRef(KINDS[kind], "a", "x") for kind in ("Deployment", "StatefulSet"))
+    waiting_for = Health(NOT_READY, False, "Starting", "two Pods are missing")
+    assert readiness_of({}).ready is True
+    assert readiness_of({db: Health(NOT_READY), web: waiting_for}) == DependentsReadiness(
+        False, False, "Starting", "Deployment x is not ready: two Pods are missing"
+    )
+    assert readiness_of({web: waiting_for, db: Health(FAILED)}) == DependentsReadiness(
+        False, True, "DependentFailed", "StatefulSet x has failed"
+    )
+    assert readiness_of({db: Health(READY, behind=True)}).reason == "DependentNotReady"
+    assert [Health(READY, behind=True).is_waited_for, Health().is_waited_for] == [True, False]

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from operator_runner.core.model import Json
+from operator_runner.core.model import DeclaredCondition, DeclaredStatus, Json
+from operator_runner.kube.object_readiness import DependentsReadiness
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
 from tests.unit.reconcile.test_reconciler import PERIOD, PLAIN, REF, SPEC, Case, resource
@@ -109,3 +110,69 @@ async def test_without_the_key_nothing_of_it_is_written() -> None:
     seen = ResourceState(await cluster.get(REF))
     assert seen.conditions.keys() == {"Running", "Successful", "Failure"}
     assert seen.observed == 1
+
+
+WAITING = DependentsReadiness(False, False, "ImagePullFailed", "Deployment web is not ready")
+
+
+async def test_ready_needs_the_objects_of_the_role() -> None:
+    """Reconciling while these are not ready, stalled if one has failed; one write for each."""
+    cluster = FakeCluster(resource(generation=2))
+    case = Case(WATCH, cluster, success(changed=1), *(success() for _ in range(4)))
+    state = WAITING
+    case.depend(readiness=lambda _: state)
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = ResourceState(await cluster.get(REF))
+    assert seen.of("Ready") == ("False", "ImagePullFailed", 2)
+    assert seen.of("Reconciling") == ("True", "ImagePullFailed", 2)
+    assert seen.conditions["Ready"]["message"] == "Deployment web is not ready"
+    assert seen.conditions["Successful"]["status"] == "True"
+    version = await case.version()
+    await case.reconciler.reconcile(REF, SPEC)
+    assert await case.version() == version
+    state = replace(WAITING, failed=True)
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = ResourceState(await cluster.get(REF))
+    assert seen.of("Stalled") == ("True", "ImagePullFailed", 2)
+    assert "Reconciling" not in seen.conditions
+    state = DependentsReadiness(True)
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = ResourceState(await cluster.get(REF))
+    assert seen.of("Ready") == ("True", "Succeeded", 2)
+    assert not {"Reconciling", "Stalled"} & seen.conditions.keys()
+
+
+async def test_ready_needs_the_conditions_that_the_watch_names() -> None:
+    """The declared conditions of the same run, with the reason of the first that is not True."""
+    status = DeclaredStatus(
+        {},
+        (
+            DeclaredCondition("Migrated", "resource.spec.migrated", "'Migrating'", "'wait'"),
+            DeclaredCondition("Available", "readiness.ready", "readiness.reason"),
+            DeclaredCondition("Other", "`false`"),
+        ),
+        uses_readiness=True,
+    )
+    cluster = FakeCluster(resource(generation=2))
+    watch = replace(WATCH, status=status, ready_when=("Migrated", "Available"))
+    case = Case(watch, cluster, success(), failure("Write", "no"), success(), success())
+    state = DependentsReadiness()
+    case.depend(readiness=lambda _: state)
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = ResourceState(await cluster.get(REF))
+    assert seen.of("Ready") == ("False", "Migrating", 2)
+    assert seen.conditions["Reconciling"]["message"] == "wait"
+    assert seen.of("Available") == ("True", "DependentsReady", 2)
+    # A run that has failed may not have read what there is.
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = ResourceState(await cluster.get(REF))
+    assert seen.of("Ready") == ("False", "Failed", 2)
+    assert seen.of("Available") == ("Unknown", "TaskFailed", 2)
+    cluster.edit(REF, lambda body: body["spec"].update(migrated=True))
+    state = WAITING
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = ResourceState(await cluster.get(REF))
+    assert seen.of("Ready") == seen.of("Available") == ("False", "ImagePullFailed", 2)
+    state = DependentsReadiness(True)
+    await case.reconciler.reconcile(REF, SPEC)
+    assert ResourceState(await cluster.get(REF)).of("Ready") == ("True", "Succeeded", 2)

@@ -29,7 +29,8 @@ BEYOND = re.compile(
     r"already has a conversion|invalid field path|cannot be converted; remove it|"
     r"only labels and annotations|overlap; keep|is neither|needs manageStatus|"
     r"needs the status to be written|dependents are not watched|written by the operator itself|"
-    r"duplicate condition|is not one of resource, dependents|of the container run cannot be set|"
+    r"duplicate condition|is not one of the conditions of|is not one of resource, dependents|"
+    r"of the container run cannot be set|"
     r"invalid image|invalid quantity|unknown resource|is more than its limit"
 )
 BASE = {"version": "v1", "kind": "Web", "role": "web"}

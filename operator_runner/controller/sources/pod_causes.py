@@ -1,0 +1,117 @@
+"""Why workloads are not ready, from their Pods, which belong to ReplicaSets or Jobs.
+
+Pods of a namespace are watched only while a workload there is not ready whose resource shows that.
+Of each Pod with a cause only this cause is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+from operator_runner.controller.sources.watch_retry import watch_forever
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.kube.object_readiness import POD_CAUSES, Health
+from operator_runner.kube.watch import EventType, MetadataEvent
+
+_POD = GVK("", "v1", "Pod")
+_WORKLOADS = frozenset({"DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet"})
+_GROUPS = frozenset({"apps", "batch"})
+_HASH_LABEL = "pod-template-hash"
+
+
+class PodCauses:
+    """The causes of workloads that are waited for."""
+
+    def __init__(
+        self,
+        stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
+        changed: Callable[[ObjectRef, str], None],
+    ) -> None:
+        """`stream` watches a kind in a namespace.
+
+        `changed` is called with a workload and the reason when the first cause has another one.
+        """
+        self._stream, self._changed = stream, changed
+        self._waiting: defaultdict[str, set[ObjectRef]] = defaultdict(set)
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._pods: dict[ObjectRef, dict[str, Health]] = {}
+        """Healths with a cause by uid of the Pod, by workload."""
+        self._reported: dict[ObjectRef, str] = {}
+
+    def wait_for(self, workload: ObjectRef) -> None:
+        """Watch the Pods of a workload until `forget`; other objects are ignored."""
+        namespace, gvk = workload.namespace, workload.gvk
+        if gvk.kind not in _WORKLOADS or gvk.group not in _GROUPS:
+            return
+        self._waiting[namespace].add(workload)
+        if namespace not in self._watches:
+            watch = watch_forever(
+                self._stream, _POD, namespace, partial(self._take, namespace), "Pods not ready"
+            )
+            self._watches[namespace] = asyncio.create_task(watch, name=f"watch Pods {namespace}")
+
+    def forget(self, workload: ObjectRef) -> None:
+        """End what `wait_for` has begun."""
+        waiting = self._waiting.get(workload.namespace)
+        if waiting is None or workload not in waiting:
+            return
+        waiting.discard(workload)
+        self._reported.pop(workload, None)
+        if not waiting:
+            del self._waiting[workload.namespace]
+            self._watches.pop(workload.namespace).cancel()
+            for each in [ref for ref in self._pods if ref.namespace == workload.namespace]:
+                del self._pods[each]
+
+    def of(self, workload: ObjectRef) -> Health | None:
+        """Return the health of the Pod with the first cause; None without any."""
+        pods = self._pods.get(workload, {})
+        uid = min(pods, key=lambda uid: (POD_CAUSES.index(pods[uid].reason), uid), default=None)
+        return None if uid is None else pods[uid]
+
+    async def stop(self) -> None:
+        """End all watches."""
+        await end_tasks(self._watches.values())
+
+    def _take(self, namespace: str, _: GVK, event: MetadataEvent) -> None:
+        if event.type is EventType.SYNCED:
+            for ref, pods in self._pods.items():
+                if ref.namespace == namespace:
+                    self._pods[ref] = {u: pods[u] for u in pods if u in event.body["uids"]}
+            return
+        workload = _workload_of(event.body)
+        if workload is None:
+            return
+        pods, uid = self._pods.setdefault(workload, {}), uid_of(event.body)
+        health, is_deleted = event.health, "deletionTimestamp" in event.body["metadata"]
+        if health is None or is_deleted or health.reason not in POD_CAUSES:
+            pods.pop(uid, None)
+        else:
+            pods[uid] = health
+        if not pods:
+            del self._pods[workload]
+        elif workload in self._waiting[namespace]:
+            self._report(workload)
+
+    def _report(self, workload: ObjectRef) -> None:
+        first = self.of(workload)
+        if first is not None and self._reported.get(workload) != first.reason:
+            self._reported[workload] = first.reason
+            self._changed(workload, first.reason)
+
+
+def _workload_of(pod: Json) -> ObjectRef | None:
+    """Return what has created a Pod; of a ReplicaSet of a Deployment, this Deployment."""
+    metadata = pod["metadata"]
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            gvk, name = GVK.of(str(owner.get("apiVersion")), str(owner.get("kind"))), owner["name"]
+            suffix = f"-{(metadata.get('labels') or {}).get(_HASH_LABEL, '')}"
+            if gvk.kind == "ReplicaSet" and suffix != "-" and name.endswith(suffix):
+                gvk, name = GVK(gvk.group, gvk.version, "Deployment"), name.removesuffix(suffix)
+            return ObjectRef(gvk, metadata.get("namespace") or "", name)
+    return None
