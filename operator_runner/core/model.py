@@ -205,6 +205,13 @@ class Ownership(enum.Enum):
     IGNORE = "ignore"
 
 
+class Profile(enum.StrEnum):
+    """Defaults of the keys of a watch."""
+
+    COMPATIBLE = "compatible"
+    STRICT = "strict"
+
+
 class Drift(enum.Enum):
     """Policy for objects that differ from the desired state of an unchanged resource.
 

@@ -128,9 +128,9 @@ TEMPLATE = "roles/wiki/templates/site.conf.j2"
 MISTAKES = {
     "a key of watches.yaml that does not exist": Mistake(
         "watches.yaml",
-        "  markUnsafe: true\n",
-        "  markUnsave: true\n",
-        validate=("watches.yaml:9", "did you mean markUnsafe?"),
+        "  profile: strict\n",
+        "  profil: strict\n",
+        validate=("watches.yaml:7", "did you mean profile?"),
     ),
     "a kind that the cluster does not serve": Mistake(
         "watches.yaml",

@@ -33,6 +33,7 @@ from operator_runner.core.model import (
     LabelSelector,
     ObjectTrigger,
     Ownership,
+    Profile,
     Prune,
     Reference,
     RunContent,
@@ -68,6 +69,9 @@ class EntryReader:
 
     def _read(self, fields: MapReader) -> Watch:
         gvk = self._gvk(fields)
+        is_strict = fields.choice("profile") == Profile.STRICT
+        native_types = fields.optional_flag("nativeTypes")
+        ownership = _ownership(fields, is_strict=is_strict)
         watch = Watch(
             gvk=gvk,
             content=self._content(fields, self._report.problem) or RunContent(),
@@ -83,21 +87,21 @@ class EntryReader:
             watch_cluster_scoped_resources=fields.flag("watchClusterScopedResources"),
             watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
             snake_case_parameters=fields.flag("snakeCaseParameters"),
-            mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe),
-            native_types=fields.optional_flag("nativeTypes"),
+            mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe or is_strict),
+            native_types=True if is_strict and native_types is None else native_types,
             allow_vars=_allow_vars(fields),
             top_level_fields=_top_level_fields(fields),
             when=_expression(fields, "when"),
             timeout=_timeout(fields),
             supersede=fields.flag("supersede"),
-            kstatus=fields.flag("kstatus"),
+            kstatus=fields.flag("kstatus", is_strict),
             references=tuple(map(_reference, fields.each("references"))),
             schedule=_schedule(fields, gvk),
             triggers=tuple(map(_trigger, fields.each("triggers"))),
             conversions=self._conversions.read(fields),
             block_upgrade=_block_upgrade(fields),
-            ownership=Ownership(fields.choice("ownership")),
-            ownership_exceptions=_ownership_exceptions(fields),
+            ownership=ownership,
+            ownership_exceptions=_ownership_exceptions(fields, ownership),
             drift=Drift(fields.choice("drift")),
             job=read_execution(fields),
             prune=_prune(fields),
@@ -210,10 +214,15 @@ def _kinds(fields: MapReader, name: str) -> frozenset[GVK]:
     return frozenset(_read_gvk(entry) for entry in entries)
 
 
-def _ownership_exceptions(fields: MapReader) -> frozenset[GVK]:
+def _ownership(fields: MapReader, *, is_strict: bool) -> Ownership:
+    if is_strict and fields.item("ownership") is None:
+        return Ownership.REFUSE
+    return Ownership(fields.choice("ownership"))
+
+
+def _ownership_exceptions(fields: MapReader, ownership: Ownership) -> frozenset[GVK]:
     kinds = _kinds(fields, "ownershipExceptions")
-    ownership = fields.item("ownership")
-    if kinds and (ownership is None or ownership.value == Ownership.IGNORE.value):
+    if kinds and ownership is Ownership.IGNORE:
         fields.warning(
             "ownershipExceptions",
             "no effect without `ownership`; add `ownership: refuse` or `ownership: adopt`, or"

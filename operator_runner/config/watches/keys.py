@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from operator_runner.core.model import NOT_DESIRED, Drift, Ownership, Prune
+from operator_runner.core.model import NOT_DESIRED, Drift, Ownership, Profile, Prune
 
 NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_-]*"
 """Pattern of a field whose variable can be used in a template, or of the variable."""
@@ -319,6 +319,13 @@ ENTRY_KEYS = (
         Shape.FLAG,
         "An edit or a deletion ends the current run and starts another one.",
         default=False,
+    ),
+    Key(
+        "profile",
+        Shape.CHOICE,
+        "Defaults; strict: markUnsafe, nativeTypes, kstatus and `ownership: refuse`.",
+        default=Profile.COMPATIBLE.value,
+        choices=tuple(Profile),
     ),
     Key(
         "kstatus",

@@ -297,14 +297,8 @@ def _watch(project: Project, api_plan: ApiPlan) -> str:
         f"  group: {api.full_group(project.domain)}\n"
         f"  kind: {api.kind}\n"
         f"  {content}\n"
-        "  # Text in a resource is data: `{{ ... }}` in it is not evaluated as a template.\n"
-        "  markUnsafe: true\n"
-        "  # The role writes nothing that belongs to others.\n"
-        "  ownership: refuse\n"
-        "  # Templates return native types: `{{ size | int }}` is a number.\n"
-        "  nativeTypes: true\n"
-        "  # Write the condition Ready too, which GitOps tools read.\n"
-        "  kstatus: true\n"
+        "  # markUnsafe, nativeTypes, kstatus, and `ownership: refuse`.\n"
+        "  profile: strict\n"
     )
 
 

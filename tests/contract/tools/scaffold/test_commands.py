@@ -20,7 +20,7 @@ def test_init_makes_a_kind_as_well(tmp_path: Path) -> None:
     assert yaml.safe_load((root / "PROJECT").read_text())["projectName"] == "web-operator"
     (watch,) = yaml.safe_load((root / "watches.yaml").read_text())
     gvk = {"version": "v1", "group": "web.example.com", "kind": "Page"}
-    safe = {"markUnsafe": True, "ownership": "refuse", "nativeTypes": True, "kstatus": True}
+    safe = {"profile": "strict"}
     assert watch == gvk | {"role": "page"} | safe
     assert (root / "roles/page/tasks/main.yml").is_file()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -352,6 +353,26 @@ def test_mark_unsafe_defaults_to_the_flag(
     (watch,) = load(path, {}, mark_unsafe=flag).watches
 
     assert watch.mark_unsafe is marked
+
+
+@pytest.mark.parametrize(
+    ("more", "values"),
+    [
+        ("", (False, None, False, Ownership.IGNORE)),
+        ("profile: compatible", (False, None, False, Ownership.IGNORE)),
+        ("profile: strict", (True, True, True, Ownership.REFUSE)),
+        (
+            "profile: strict\nmarkUnsafe: no\nnativeTypes: no\nkstatus: no\nownership: ignore",
+            (False, False, False, Ownership.IGNORE),
+        ),
+    ],
+)
+def test_a_profile_has_the_defaults_of_other_keys(
+    project: Path, more: str, values: tuple[Any, ...]
+) -> None:
+    """Keys that the watch has win."""
+    watch = read_one(project, f"group: example.com\n{more}")
+    assert (watch.mark_unsafe, watch.native_types, watch.kstatus, watch.ownership) == values
 
 
 def test_keys_match_case_insensitively(project: Path) -> None:

@@ -158,7 +158,7 @@ def test_the_watch_names_the_generated_files(
     """It names the generated files, the playbook if there are both; text of resources is data."""
     (entry,) = watches(plan_api(project, new_api(**how)))
     gvk = {"version": "v1alpha1", "group": "cache.example.com", "kind": "Memcached"}
-    safe = {"markUnsafe": True, "ownership": "refuse", "nativeTypes": True, "kstatus": True}
+    safe = {"profile": "strict"}
     assert entry == gvk | serves | safe
 
 
