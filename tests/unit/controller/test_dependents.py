@@ -55,14 +55,15 @@ class Stream:
     def __init__(self) -> None:
         self.events: asyncio.Queue[MetadataEvent] = asyncio.Queue()
         self.pods: asyncio.Queue[MetadataEvent] = asyncio.Queue()
-        """Events of the watch of Pods."""
+        """Events of the watch of Pods, if that is another one."""
+        self.has_pods = False
         self.requested: list[tuple[GVK, str | None]] = []
 
     async def __call__(
         self, gvk: GVK, namespace: str | None, extraction: Extraction | None = None
     ) -> AsyncIterator[MetadataEvent]:
         self.requested.append((gvk, namespace))
-        events = self.pods if gvk == POD else self.events
+        events = self.pods if gvk == POD and self.has_pods else self.events
         while True:
             event = await events.get()
             if extraction is not None and event.type in {EventType.ADDED, EventType.MODIFIED}:
@@ -383,6 +384,7 @@ async def test_the_newest_state_of_objects_is_judged() -> None:
     """Also during a run, of responses and events; an older one, and a deleted object, are not."""
     judging = replace(WATCH, kstatus=True)
     async with dependents(watches=(judging,)) as (subject, stream, woken):
+        stream.has_pods = True
         assert subject.readiness(OWNER).ready is None
         with subject.hold_events(OWNER):
             subject.on_dependent(OWNER, CHILD, metadata(10), judging, NOT_READY)
@@ -416,6 +418,7 @@ async def test_pods_have_the_cause_of_a_workload_while_it_is_not_ready() -> None
         for reason in ("ImagePullFailed", "ContainerCrashes")
     )
     async with dependents(watches=(judging,)) as (subject, stream, woken):
+        stream.has_pods = True
         subject.on_dependent(OWNER, CHILD, metadata(10), judging, READY)
         await stream.send("MODIFIED", metadata(11), NOT_READY)
         await woken.reach(1)
