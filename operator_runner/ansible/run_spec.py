@@ -40,7 +40,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
     roles_path = None
     if request.content.role is not None:
         role = request.content.role
-        play = role_play(role, ansible, gather_facts=not ansible.skip_facts)
+        play = role_play(role, ansible, request.field_manager)
         playbook = rundir.write_playbook(play)
         roles_path = roles_path_for(role, ansible)
     return {
@@ -145,10 +145,17 @@ def _absolute(paths: str) -> str:
     return os.pathsep.join(map(str, parts))
 
 
-def role_play(role: Path, ansible: AnsibleSettings, *, gather_facts: bool) -> list[Json]:
-    """Return the plays that run a role."""
+def role_play(role: Path, ansible: AnsibleSettings, field_manager: str = "") -> list[Json]:
+    """Return the plays that run a role; with `field_manager` it writes by server-side apply."""
     name = ".".join((*collection_of(role, ansible), role.name))
-    return [{"hosts": "localhost", "gather_facts": gather_facts, "roles": [{"name": name}]}]
+    facts = not ansible.skip_facts
+    play: Json = {"hosts": "localhost", "gather_facts": facts, "roles": [{"name": name}]}
+    if field_manager:
+        # Nobody else decides on what a role writes, so a conflict is not an error.
+        apply = {"field_manager": field_manager, "force_conflicts": True}
+        defaults = {"apply": True, "server_side_apply": apply}
+        play["module_defaults"] = {"kubernetes.core.k8s": defaults}
+    return [play]
 
 
 def collection_of(role: Path, ansible: AnsibleSettings) -> tuple[str, ...]:

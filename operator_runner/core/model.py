@@ -411,6 +411,7 @@ class Watch:
     written to the status beside the conditions of the runner.
     `job` makes runs Kubernetes Jobs; where it is None, runs are processes of this machine.
     `prune` is None where objects that a role no longer writes are kept.
+    `field_manager` is that of runs which write by server-side apply, empty if tasks decide.
     """
 
     gvk: GVK
@@ -452,6 +453,7 @@ class Watch:
     status: DeclaredStatus | None = None
     job: JobTemplate | None = None
     prune: Prune | None = None
+    field_manager: str = ""
 
     @property
     def judges_dependents(self) -> bool:
@@ -534,7 +536,8 @@ class RunRequest:
 
     `timeout` is None for no deadline. `verbosity` is the number of v in -vvv (0..7).
     `max_artifacts` counts runs whose artifacts are kept for this resource (0 keeps all).
-    `causes` are all that led to the run. `native_types` and `job` are those of the watch.
+    `causes` are all that led to the run. `native_types`, `job` and `field_manager` are those of the
+    watch.
     `uid` is that of the resource, and `state_key` identifies its desired state and the kind of the
     run: a Job that was started for the same state can be adopted. `dry_run` runs the play in check
     mode; tasks that act on the cluster run all the same. `environment` are further variables of
@@ -557,6 +560,7 @@ class RunRequest:
     state_key: str = ""
     dry_run: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    field_manager: str = ""
     requested_at: float = field(default_factory=time.monotonic, compare=False)
 
 

@@ -65,7 +65,7 @@ class Api:
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
         outer_levels: int = 0,

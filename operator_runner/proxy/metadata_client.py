@@ -11,6 +11,7 @@ from operator_runner.core.errors import NotFound
 from operator_runner.core.fencing import Fence
 from operator_runner.core.model import Json
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api, list_pages
+from operator_runner.proxy.bodies import JSON_PATCH
 from operator_runner.proxy.request_info import RequestInfo
 
 _METADATA = (
@@ -45,6 +46,25 @@ class MetadataClient:
         ):
             for item in page.get("items") or ():
                 yield _metadata(item)
+
+    async def set_managed_fields(
+        self, path: str, fields: list[Json], version: str, fence: Fence
+    ) -> Json:
+        """Replace the managedFields of an object of this resourceVersion; return its metadata.
+
+        Raises ApiError, Conflict for another version.
+        """
+        changes = {"/metadata/managedFields": fields, "/metadata/resourceVersion": version}
+        body = await self._api.request(
+            "PATCH",
+            path,
+            params={"fieldManager": FIELD_MANAGER},
+            body=[{"op": "replace", "path": at, "value": new} for at, new in changes.items()],
+            content_type=JSON_PATCH,
+            accept=_METADATA.format(kind="PartialObjectMetadata"),
+            fence=fence,
+        )
+        return _metadata(body)
 
     async def merge(self, path: str, metadata: Json, fence: Fence) -> Json:
         """Merge metadata into an object and return the result. Raises ApiError."""

@@ -4,7 +4,7 @@ These writes need a GET of the live object first: PUT and server-side apply, whi
 object and would remove its owners; writes of the owner, which may have been created again; and
 with `ownership: refuse` or `adopt` each write to an object that exists. The object may change
 between the GET and the write, so the write carries uid or resourceVersion of the live object as a
-precondition.
+precondition. With `apply: server-side` fields are taken over before, see managed_fields.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy import bodies
 from operator_runner.proxy.applyset import RunMembers, forges_label
+from operator_runner.proxy.managed_fields import taken_over
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import (
     ABSENT_RESOURCE_VERSION,
@@ -55,6 +56,8 @@ _SUBRESOURCES_WITH_METADATA = frozenset({"", "scale", "status"})
 """Subresources whose bodies have the metadata of the object; others are sent unchanged."""
 _MAX_CONTROLLERS = 5
 """Controllers above an object that are followed; a Pod of a CronJob has two."""
+_MAX_CONFLICTS = 5
+"""Times that an object is read again to take over fields; the next run does what is left."""
 _MAX_NAMES = 3
 """Foreign objects that the error of a refused deletion names."""
 _METHOD_NOT_ALLOWED = 405
@@ -85,6 +88,13 @@ class WriteRequest:
     def is_apply(self) -> bool:
         """Return whether it is a server-side apply."""
         return self.method == "PATCH" and self.media_type in bodies.APPLY
+
+    @property
+    def overrules(self) -> bool:
+        """Return whether it applies what a role of `apply: server-side` asks for."""
+        manager = self.grant.watch.field_manager
+        is_whole = self.is_apply and not self.info.subresource
+        return is_whole and manager != "" and self.field_manager == manager
 
     @property
     def replaces_object(self) -> bool:
@@ -195,7 +205,10 @@ class Admission:
             return _edited(write, _create_patch(write)) if self._inject else _UNCHANGED
         enforced = await self._is_enforced(write)
         if info.name and (
-            enforced or (self._inject and write.replaces_object) or await self._names_owner(write)
+            enforced
+            or (self._inject and write.replaces_object)
+            or write.overrules
+            or await self._names_owner(write)
         ):
             return await self._decide_on_object(write, enforced=enforced)
         if enforced and write.method == "DELETE":
@@ -256,6 +269,8 @@ class Admission:
                 edit = _with_preconditions(_create_patch(write), uid, version)
                 return _edited(write, edit, seen=(uid, version))
             await self._adopt(write, live)
+        if write.overrules and not write.dry_run:
+            live = await self._take_over(write, live)
         if owning:
             manager = write.field_manager if write.is_apply else None
             edit = partial(_update_patch, write, live, manager)
@@ -341,6 +356,31 @@ class Admission:
             f"{await self._kind(info)} {where} does not belong to {write.grant.owner.ref}, it is"
             f" {describe_ownership(live)}; rename one of the two, or {_remedy(write, live)}"
         )
+
+    async def _take_over(self, write: WriteRequest, live: Json) -> Json:
+        """Give the role fields of managers that it overrules; return the metadata after that."""
+        info = write.info
+        api_version = f"{info.group}/{info.version}" if info.group else info.version
+        for _ in range(_MAX_CONFLICTS):
+            entries = live.get("managedFields") or []
+            fields = taken_over(entries, write.field_manager, api_version)
+            if fields is None:
+                return live
+            write.requests.append(("PATCH", info.object_path))
+            try:
+                return await self._metadata_client.set_managed_fields(
+                    info.object_path, fields, str(live["resourceVersion"]), write.grant.fence
+                )
+            except Conflict:
+                again = await self._get_live(write, enforced=False)
+                if not again or uid_in(again) != uid_in(live):
+                    return live  # the precondition of the write fails
+                live = again
+            except ApiError as error:
+                raise error_of_request(
+                    error, f"cannot take over fields of {_plural(info)}"
+                ) from error
+        return live
 
     async def _adopt(self, write: WriteRequest, live: Json) -> None:
         """Set the owner of an object without one, before a write whose body cannot do so."""

@@ -132,6 +132,7 @@ class PlayRunner:
             timeout=watch.timeout or ansible.timeout,
             causes=pending.causes,
             native_types=watch.native_types,
+            field_manager=watch.field_manager,
             job=watch.job,
             uid=uid_of(pending.body),
             state_key=state_key(

@@ -106,6 +106,7 @@ class Previewer:
                 max_artifacts=0,
                 timeout=watch.timeout or self._ansible.timeout or limit,
                 native_types=watch.native_types,
+                field_manager=watch.field_manager,
                 dry_run=True,
             )
             outcome = await self._executor.run(request, tasks)

@@ -17,6 +17,7 @@ from operator_runner.config.watches.keys import (
     ENTRY_KEYS,
     NAME_PATTERN,
     PROTECTED_KINDS,
+    SERVER_SIDE,
     STANDARD_FIELDS,
 )
 from operator_runner.config.watches.lookup import Lookup, has_tasks
@@ -41,6 +42,8 @@ from operator_runner.core.model import (
     Watch,
 )
 
+_MAX_FIELD_MANAGER = 128
+"""Characters of a field manager that the API server takes."""
 _SKIP_UNCHANGED = (
     "ignored: no run is skipped; a longer reconcilePeriod, or none (0s), has fewer runs"
 )
@@ -103,6 +106,7 @@ class EntryReader:
             ownership=ownership,
             ownership_exceptions=_ownership_exceptions(fields, ownership),
             drift=Drift(fields.choice("drift")),
+            field_manager=_field_manager(fields, gvk),
             job=read_execution(fields),
             prune=_prune(fields),
         )
@@ -244,6 +248,19 @@ def _prune(fields: MapReader) -> Prune | None:
                 " without being named",
             )
     return Prune(frozenset(kinds), inner.choice("propagation"))
+
+
+def _field_manager(fields: MapReader, gvk: GVK) -> str:
+    """Return the name with which runs apply, empty unless `apply` is server-side."""
+    if fields.choice("apply") != SERVER_SIDE:
+        return ""
+    if fields.text("playbook"):
+        fields.problem(
+            "apply",
+            "no effect on plays of a playbook; name its role as `role:`, or write"
+            " `module_defaults` for kubernetes.core.k8s into the playbook",
+        )
+    return gvk.kind_and_group.lower()[:_MAX_FIELD_MANAGER]
 
 
 def _allow_vars(fields: MapReader) -> frozenset[str]:

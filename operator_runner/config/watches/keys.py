@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from operator_runner.core.model import NOT_DESIRED, Drift, Ownership, Profile, Prune
 
+SERVER_SIDE = "server-side"
+"""Word of the key `apply`."""
+
 NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_-]*"
 """Pattern of a field whose variable can be used in a template, or of the variable."""
 
@@ -414,6 +417,13 @@ ENTRY_KEYS = (
                 choices=("Background", "Foreground"),
             ),
         ),
+    ),
+    Key(
+        "apply",
+        Shape.CHOICE,
+        "How tasks of kubernetes.core.k8s write: as their options say, or by server-side apply.",
+        default="task",
+        choices=("task", SERVER_SIDE),
     ),
     Key(
         "skipUnchanged",
