@@ -40,9 +40,9 @@ def die_with_parent(parent: int) -> None:
 
 def end_descendants(pid: int, grace: float) -> None:
     """Terminate all descendants of `pid`: SIGTERM, `grace` seconds, then SIGKILL."""
-    terminated = _signal_descendants(pid, signal.SIGTERM)
+    terminated = signal_descendants(pid, signal.SIGTERM)
     psutil.wait_procs(terminated, timeout=grace)
-    while survivors := _signal_descendants(pid, signal.SIGKILL):
+    while survivors := signal_descendants(pid, signal.SIGKILL):
         psutil.wait_procs(survivors, timeout=1)
 
 
@@ -97,7 +97,8 @@ def end_run() -> NoReturn:
     os._exit(128 + signal.SIGTERM)
 
 
-def _signal_descendants(pid: int, number: signal.Signals) -> list[psutil.Process]:
+def signal_descendants(pid: int, number: signal.Signals) -> list[psutil.Process]:
+    """Send a signal to all running descendants of `pid`; return them."""
     try:
         processes = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import resource
 import shlex
 import shutil
 import stat
@@ -80,7 +81,13 @@ class RunDir:
         shared = base / _SHARED
         readable = (str(shared),) if shared.is_dir() else ()
         return Sandbox(
-            self.isolation, str(base), own, readable, self.secrets, protected=self.protected
+            self.isolation,
+            str(base),
+            own,
+            readable,
+            self.secrets,
+            protected=self.protected,
+            descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2,
         )
 
     def artifacts(self, run_id: str, *, create: bool = True) -> Directory:

@@ -128,8 +128,10 @@ class TempDirs:
             if of == owner:
                 self.remove(owner, run_id)
 
-    def begin_discovery(self) -> Json | None:
+    def begin_discovery(self, kubeconfig: str) -> Json | None:
         """Return what `forkserver/supervisor.py` is to do before a run; None: nothing.
+
+        `kubeconfig` is the text of that of the run, whose own files it could have replaced.
 
         `end_discovery` has to be called when that has ended. Raises OSError.
         """
@@ -139,7 +141,8 @@ class TempDirs:
         directory = self.base / f"{_DISCOVERY}{secrets.token_hex(8)}"
         directory.mkdir(mode=0o700)
         self._shared, self._discovering = wanted, directory
-        return {"directory": str(directory), "versions": sorted(wanted)}
+        versions = sorted(wanted)
+        return {"directory": str(directory), "versions": versions, "kubeconfig": kubeconfig}
 
     def end_discovery(self, task: Json, *, done: bool) -> None:
         """Share what has been discovered with later runs, if it was done. Raises OSError."""

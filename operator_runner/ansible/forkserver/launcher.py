@@ -205,7 +205,7 @@ class WarmLauncher:
         It is cold where the loaded files have changed and cannot be loaded again.
         """
         spec = run_spec(request, rundir, self._ansible)
-        discovery = spec["discovery"] = rundir.temp_dirs.begin_discovery()
+        discovery = spec["discovery"] = rundir.temp_dirs.begin_discovery(request.kubeconfig)
         header = {
             "requested_at": request.requested_at,
             "content": str(request.content.path),

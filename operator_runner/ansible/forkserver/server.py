@@ -41,12 +41,15 @@ from operator_runner.ansible.process_tree import (
     die_with_parent,
     end_descendants,
     has_children,
+    signal_descendants,
 )
 from operator_runner.ansible.runner import run_environment, write_line
 
 if TYPE_CHECKING:
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
+_ORPHANS_SECONDS = 1.0
+"""Time for the processes of a killed run."""
 _FEW_RUNS = 3
 """Runs that a server executes before it is prepared for more. Where edits are far apart, Ansible is
 loaded for one or two runs and then unloaded."""
@@ -354,13 +357,21 @@ class Server:
         return [child for child in psutil.Process().children() if child.pid not in known]
 
     def _end_orphans(self) -> None:
-        """End the processes that a killed run left, with all descendants."""
+        """End the processes that a killed run left, with all descendants, for a limited time.
+
+        What forks faster than it is ended goes on as a stray, and other runs begin.
+        """
+        ends = time.monotonic() + _ORPHANS_SECONDS
         while orphans := self._orphans():
             for orphan in orphans:
-                end_descendants(orphan.pid, 0.0)
+                if time.monotonic() > ends:
+                    self._strays |= {each.pid for each in orphans}
+                    return
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    orphan.kill()
-            psutil.wait_procs(orphans, timeout=1)
+                    if orphan.status() != psutil.STATUS_ZOMBIE:
+                        signal_descendants(orphan.pid, signal.SIGKILL)
+                        orphan.kill()
+            psutil.wait_procs(orphans, timeout=0.1)
 
     def _end(self, *, with_daemons: bool = False) -> NoReturn:
         """End all runs, and with the operator what runs have left behind."""

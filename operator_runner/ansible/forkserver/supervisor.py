@@ -5,8 +5,8 @@ tree on SIGTERM or when the operator closes the run's socket.
 
 Before a run it discovers what the API server serves, for this run and later ones. kubernetes.core
 caches its discovery in files. A run could change those that it passes on, so they are written by a
-process in which nothing of a run is loaded, to a directory that runs cannot access; see
-`temp_dirs`.
+process in which nothing of a run is loaded and that reads nothing of a run, to a directory that
+runs cannot access; see `temp_dirs`. It has a sandbox as runs have.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import codecs
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ import socket
 import tempfile
 import termios
 import traceback
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -46,11 +48,13 @@ from operator_runner.ansible.sandbox.isolation import Sandbox
 _LONGEST_SECONDS = 30
 
 
-def discover(task: dict[str, Any], environment: dict[str, str]) -> bool:
+def discover(
+    task: dict[str, Any], environment: dict[str, str], sandbox: Sandbox, *, scoped: bool
+) -> bool:
     """Write the cache files of API versions in a process of its own; return whether it could.
 
-    `task` has `directory` and `versions`, such as apps/v1; `environment` is that of the run, with
-    its kubeconfig.
+    `task` has `directory`, `versions`, such as apps/v1, and the text of the `kubeconfig`;
+    `environment` and `sandbox` are those of the run. See `Sandbox.enter` for `scoped`.
     """
     pid = fork()
     if not pid:
@@ -58,6 +62,7 @@ def discover(task: dict[str, Any], environment: dict[str, str]) -> bool:
         with contextlib.suppress(BaseException):
             begin_process()
             signal.alarm(_LONGEST_SECONDS)
+            dataclasses.replace(sandbox, visible=(task["directory"],)).enter(scoped=scoped)
             _discover(task, environment)
             status = 0
         os._exit(status)
@@ -70,7 +75,11 @@ def _discover(task: dict[str, Any], environment: dict[str, str]) -> None:
     os.chdir("/")
     use_environment(environment)
     tempfile.tempdir = task["directory"]
-    client = clients.get_api_client(kubeconfig=environment["K8S_AUTH_KUBECONFIG"]).client
+    kubeconfig = Path(task["directory"], "kubeconfig")
+    kubeconfig.touch(mode=0o600)
+    kubeconfig.write_text(task["kubeconfig"])
+    client = clients.get_api_client(kubeconfig=str(kubeconfig)).client
+    kubeconfig.unlink()
     for version in task["versions"]:
         # One that is no longer served is not found.
         client.resources.search(api_version=version)
@@ -131,7 +140,12 @@ def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
 def _supervise(spec: dict[str, Any], operator: socket.socket, *, scoped: bool) -> NoReturn:
     lines = operator.makefile("w", encoding="utf-8")
     task = spec["discovery"]
-    found = task is not None and discover(task, {**os.environ, **spec["envvars"]})
+    found = task is not None and discover(
+        task,
+        {**os.environ, **spec["envvars"]},
+        Sandbox.from_json(spec["sandbox"]),
+        scoped=scoped,
+    )
     write_line(lines, {"pid": os.getpid(), "discovered": found})
     try:
         _enter(spec["sandbox"], scoped=scoped)

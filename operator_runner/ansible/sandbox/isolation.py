@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +28,8 @@ class Isolation:
     signals: bool = False
     """The operator and other runs cannot be sent signals, by Landlock."""
     limits: bool = False
-    """Resource limits of the operator and of other runs cannot be changed, by seccomp."""
+    """Resource limits of the operator and of other runs cannot be changed, their files neither
+    watched nor leased, nor given an ACL, by seccomp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,9 @@ class Sandbox:
     Below the directory `hidden` it can access only the directories in `visible`, and read those
     in `readable`. It cannot read `secrets`, files and directories with the operator's credentials.
     It can read the directories `protected`, as far as they are not `hidden`, but not change them:
-    what later runs and the operator load.
+    what later runs and the operator load. A process of it opens `descriptors` files at most (0: as
+    many as the operator): sockets are passed to the next run as long as those in transit, of all
+    processes of the user, are fewer than what the operator may open.
     """
 
     isolation: Isolation
@@ -46,14 +50,23 @@ class Sandbox:
     readable: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    descriptors: int = 0
 
     @classmethod
     def from_json(cls, encoded: dict[str, Any]) -> Self:
         """Return the sandbox that `as_json` encoded."""
         isolation = Isolation(**encoded["isolation"])
         names = ("visible", "readable", "secrets", "protected")
-        parts = (tuple(encoded[name]) for name in names)
-        return cls(isolation, encoded["hidden"], *parts)
+        visible, readable, hidden_files, protected = (tuple(encoded[name]) for name in names)
+        return cls(
+            isolation,
+            encoded["hidden"],
+            visible,
+            readable,
+            hidden_files,
+            protected,
+            encoded["descriptors"],
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the sandbox as a JSON object."""
@@ -81,6 +94,9 @@ class Sandbox:
     def _restrict(self) -> None:
         if not self.isolation.processes:
             return
+        if self.descriptors:
+            most = min(self.descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         if not self.isolation.mounts:
             closed = [Path(self.hidden)] if self.isolation.paths else []
             closed += filter(Path.exists, map(Path, self.secrets))
@@ -91,7 +107,7 @@ class Sandbox:
         elif not self.isolation.signals:
             landlock.restrict(["/"])  # signal scopes deny access to other processes as well
         if self.isolation.limits:
-            limits.restrict_prlimit()
+            limits.restrict_calls()
         capabilities.drop()
 
 

@@ -163,7 +163,7 @@ def _main() -> None:
     scoping = _error(lambda: landlock.scope_signals(paths_follow=False))
     mounting = _error(_hide_and_join)
     restricting = _error(lambda: landlock.restrict(["/"]))
-    limiting = _error(limits.restrict_prlimit)  # needs a capability that is dropped next
+    limiting = _error(limits.restrict_calls)  # needs a capability that is dropped next
     restricting = restricting or _error(capabilities.drop)
     print(json.dumps([mounting, restricting, scoping, limiting]))  # noqa: T201 (read by _probe)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import errno
+import json
 import re
 from collections.abc import Iterator
 from textwrap import indent
@@ -271,3 +273,155 @@ def test_what_a_run_leaves_ends_with_the_operator() -> None:
             runs.do("unload")
         assert len(sleepers(nap, other)) == 2
     eventually(lambda: not sleepers(nap, other))
+
+
+_IN_BACKGROUND = "setsid python3 $TMPDIR/attack.py >/dev/null 2>&1 </dev/null & sleep 1"
+_OWN_KUBECONFIG = f"""
+import os, pathlib, time
+
+evil = "#!/bin/sh\\ntouch {HOME}/roles/victim/tasks/planted /tmp/planted\\n"
+pathlib.Path("/tmp/evil.sh").write_text(evil)
+os.chmod("/tmp/evil.sh", 0o755)
+program = "{{apiVersion: client.authentication.k8s.io/v1, command: /tmp/evil.sh}}"
+config = '''
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:1"}}}}]
+users: [{{name: u, user: {{exec: ''' + program + '''}}}}]
+'''
+path = "{WORK_DIR}/example.com/v1/Foo/default/attacker/env/kubeconfig"
+until = time.monotonic() + 60
+while time.monotonic() < until:
+    try:
+        if os.path.exists(path) and open(path).read() != config:
+            open(path + ".x", "w").write(config)
+            os.rename(path + ".x", path)
+    except OSError:
+        pass
+"""
+_WANTED = {"resources": {"apis": {"x.example.com": {"v1": {"resources": {"a": 1}}}}}}
+
+
+def test_discovery_obeys_no_file_of_a_run(runs: ImageRuns) -> None:
+    """A kubeconfig that an earlier run replaces could name a program of its own."""
+    assert runs.run("victim", "- debug:\n")["successful"]
+    assert runs.run("attacker", _script(_OWN_KUBECONFIG, _IN_BACKGROUND))["successful"]
+    # The next run discovers what the caches of this one name.
+    want = f"- shell: |\n    echo '{json.dumps(_WANTED)}' > $TMPDIR/k8srcp-1.json\n"
+    assert runs.run("attacker", want)["successful"]
+    assert runs.run("attacker", "- debug:\n")["successful"]
+    look = f"- shell: ls /tmp/planted {HOME}/roles/victim/tasks/planted || true\n"
+    assert runs.run("victim", look)["output"] == ""
+
+
+_CALLS = f"""
+import ctypes, errno, fcntl, os, struct
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def attempt(name, call):
+    try:
+        call()
+        print(name, "done")
+    except OSError as error:
+        print(name, errno.errorcode[error.errno])
+
+
+def watch():
+    if libc.inotify_add_watch(libc.inotify_init(), b"{WORK_DIR}", 0xFFF) < 0:
+        raise OSError(ctypes.get_errno(), "inotify")
+
+
+def uring():
+    if libc.syscall(425, 1, ctypes.create_string_buffer(200)) < 0:
+        raise OSError(ctypes.get_errno(), "io_uring")
+
+
+entries = (struct.pack("<HHI", tag, 0, 0xFFFFFFFF) for tag in (1, 4, 0x20))
+acl = struct.pack("<I", 2) + b"".join(entries)
+own = "{WORK_DIR}/example.com/v1/Foo/default"
+attempt("watch", watch)
+attempt("lease", lambda: fcntl.fcntl(os.open("{HOME}/roles/victim/tasks/main.yml", 0), 1024, 1))
+attempt("acl", lambda: os.setxattr(own, "system.posix_acl_default", acl))
+attempt("uring", uring)
+"""
+
+
+def test_a_run_watches_leases_and_closes_no_files_of_others(runs: ImageRuns) -> None:
+    """By calls that Landlock has no rules for: names, delays of 45 s, and files without rights."""
+    assert runs.run("victim", "- debug:\n")["successful"]
+    output = runs.run("attacker", _script(_CALLS))["output"]
+    assert output == "watch EPERM\nlease EPERM\nacl ENOTSUP\nuring EPERM"
+
+
+_IN_TRANSIT = """
+import array, os, resource, socket, time
+
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+null, kept = os.open("/dev/null", 0), []
+try:
+    while True:
+        kept += socket.socketpair()
+        kept[-2].setblocking(False)
+        try:
+            while True:
+                rights = array.array("i", [null] * 253)
+                kept[-2].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        except BlockingIOError:
+            pass
+except OSError as error:
+    open("/tmp/in-transit", "w").write(str(error.errno))
+while not os.path.exists("/tmp/in-transit-seen"):
+    time.sleep(0.1)
+"""
+
+
+def test_descriptors_in_transit_do_not_stop_later_runs(runs: ImageRuns) -> None:
+    """The kernel counts them by user, and each run gets a socket from the operator."""
+    in_background = _IN_BACKGROUND.replace("sleep 1", "until test -e /tmp/in-transit; do :; done")
+    assert runs.run("attacker", _script(_IN_TRANSIT, in_background))["successful"]
+    later = runs.run("victim", "- shell: cat /tmp/in-transit; touch /tmp/in-transit-seen\n")
+    assert (later["successful"], later["output"]) == (True, str(errno.ETOOMANYREFS)), later
+
+
+_CHAIN = """
+import os, signal, time
+
+
+def parent(pid):
+    return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+
+
+def may_signal(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except OSError:
+        return False
+
+
+chain, pid = [], os.getpid()
+while pid > 1:
+    chain.append(pid)
+    pid = parent(pid)
+if not os.fork():
+    os.setsid()
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        if os.fork():
+            os._exit(0)
+    os._exit(0)
+time.sleep(0.3)
+os.kill([each for each in chain if may_signal(each)][-1], signal.SIGKILL)
+"""
+
+
+def test_a_killed_run_that_forks_all_the_time_does_not_stop_later_runs(runs: ImageRuns) -> None:
+    """The fork server ends what a killed run has left, for a limited time."""
+    assert not runs.run("attacker", _script(_CHAIN))["successful"]
+    for _ in range(3):
+        assert runs.run("victim", "- debug:\n")["successful"]

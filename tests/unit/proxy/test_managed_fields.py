@@ -27,7 +27,7 @@ def test_fields_of_overruled_managers_become_those_of_the_role() -> None:
         entry("kubectl-edit", {"f:spec": {"f:b": {"f:d": {}}, "f:e": {}}}),
         entry("OpenAPI-Generator", {"f:spec": {"f:a": {}}, "f:data": {}}),
     ]
-    fields = {
+    fields: dict[str, Any] = {
         "f:spec": {"f:a": {}, "f:b": {"f:c": {}, "f:d": {}}, "f:e": {}},
         "f:data": {},
     }
