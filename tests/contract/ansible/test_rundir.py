@@ -68,7 +68,7 @@ DISCOVERED = {"resources": {"": {"": {"v1": {"resources": {"Pod": []}}}}, **CACH
 
 def discover(rundirs: RunDirs, *, done: bool = True) -> list[str]:
     """Do what a fork server does before a run; return the versions that it is asked for."""
-    task = rundirs.temp_dirs.begin_discovery()
+    task = rundirs.temp_dirs.begin_discovery("kubeconfig")
     if task is None:
         return []
     (Path(task["directory"]) / "k8srcp-1.json").write_text(json.dumps(DISCOVERED))
@@ -132,7 +132,7 @@ def test_any_cache_of_a_run_is_possible(rundirs: RunDirs, cache: str) -> None:
 def test_an_outdated_discovery_is_not_shared(rundirs: RunDirs) -> None:
     """The next run discovers again, also if a discovery was in progress, or has failed."""
     run(rundirs, "one", cache=json.dumps(CACHE))
-    task = rundirs.temp_dirs.begin_discovery()
+    task = rundirs.temp_dirs.begin_discovery("kubeconfig")
     assert task is not None
     rundirs.forget_discovery()
     rundirs.temp_dirs.end_discovery(task, done=True)
