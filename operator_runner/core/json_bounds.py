@@ -26,13 +26,17 @@ _OUTLINE_VALUES = 10_000
 
 _OTHERS = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _NO_VALUES = bytes(byte for byte in range(256) if byte not in b'[{,"')
-_SPAN = 8 * 1024
-"""Bytes that are looked at in one step to find the end of a map or list."""
+_FIRST_SPAN, _SPAN = 64, 8 * 1024
+"""Bytes that are looked at in the first step and at most to find the end of a map or list."""
+_MAX_MEMBERS = 1000
+"""Members of a map or list that are looked at to describe an object beyond the bounds."""
 _AS_STEPS = bytes.maketrans(b"{}", b"[]")
 _TOKEN = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _TEXT_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """A text without an end is one as well: otherwise each quote in it would be searched to the end."""
+_FLAT = re.compile(rb'[\[{](?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+[\]}]', re.DOTALL)
+"""A map or list without others in it."""
 _SPACE = re.compile(rb"\s*+")
 _KEY = re.compile(rb'"((?:[^"\\]++|\\.)*+)"\s*+:\s*+', re.DOTALL)
 _SCALAR = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,\[\]{}"]++', re.DOTALL)
@@ -243,12 +247,16 @@ def _integer(text: str) -> int | float:
 def _outline(raw: bytes) -> bytes:
     """Return an object with its scalars, and of maps and lists those of metadata and status.
 
-    Fields of these with many or deep values are empty. Raises ValueError.
+    Fields of these with many or deep values are empty, and those after many others are left out.
+    Raises ValueError.
     """
+
+    def small(_: bytes, part: bytes) -> bytes:
+        return part if _is_small(part) else _empty(part)
 
     def field(name: bytes, value: bytes) -> bytes:
         if name in {b"metadata", b"status"} and value.startswith(b"{"):
-            return _rebuilt(value, 0, lambda _, part: part if _is_small(part) else _empty(part))
+            return _rebuilt(value, 0, small, _MAX_MEMBERS)
         return _empty(value)
 
     return _rebuilt(raw, _start(raw), field)
@@ -262,11 +270,17 @@ def _empty(value: bytes) -> bytes:
     return {b"{": b"{}", b"[": b"[]"}.get(value[:1], value)
 
 
-def _rebuilt(raw: bytes, begin: int, change: Callable[[bytes, bytes], bytes]) -> bytes:
-    """Return the value at `begin`; `change` gets name and value of each member of a map or list."""
+def _rebuilt(
+    raw: bytes, begin: int, change: Callable[[bytes, bytes], bytes], most: int | None = None
+) -> bytes:
+    """Return the value at `begin`; `change` gets name and value of each member of a map or list.
+
+    Members after the first `most` are left out.
+    """
     if raw[begin : begin + 1] not in {b"{", b"["}:
         return raw
-    parts = ((name, change(name, raw[at:end])) for name, at, end in _members(raw, begin))
+    members = itertools.islice(_members(raw, begin), most)
+    parts = ((name, change(name, raw[at:end])) for name, at, end in members)
     if raw[begin : begin + 1] == b"[":
         return b"[" + b",".join(part for _, part in parts) + b"]"
     return b"{" + b",".join(b'"%b":%b' % part for part in parts) + b"}"
@@ -306,16 +320,19 @@ def _end(raw: bytes, begin: int) -> int:
         if (scalar := _SCALAR.match(raw, begin)) is None:
             raise ValueError("invalid JSON: expected a value")
         return scalar.end()
-    level, in_text, at = 1, False, begin + 1
+    if (flat := _FLAT.match(raw, begin, begin + _SPAN)) is not None:
+        return flat.end()
+    level, in_text, at, size = 1, False, begin + 1, _FIRST_SPAN
     while at < len(raw):
-        span = raw[at : at + _SPAN]
-        if len(span) == _SPAN:  # the second half of an escape belongs to the first
+        span = raw[at : at + size]
+        if len(span) == size:  # the second half of an escape belongs to the first
             span = span[: len(span) - (len(span) - len(span.rstrip(b"\\"))) % 2]
         brackets, ends_in_text = _brackets(span, in_text=in_text)
         if _lowest(brackets, level) <= 0:
             return at + _end_in_span(span, level, in_text=in_text)
         level += brackets.count(b"[") - brackets.count(b"]")
         in_text, at = ends_in_text, at + len(span)
+        size = min(size * 2, _SPAN)
     raise ValueError("invalid JSON: a map or list has no end")
 
 
@@ -376,7 +393,8 @@ def _fields(raw: bytes) -> dict[bytes, bytes]:
     begin = _start(raw)
     if raw[begin : begin + 1] not in {b"{", b"["}:
         return {}
-    return {name: raw[value:end] for name, value, end in _members(raw, begin)}
+    members = itertools.islice(_members(raw, begin), _MAX_MEMBERS)
+    return {name: raw[value:end] for name, value, end in members}
 
 
 def _largest(raw: bytes, size: Callable[[bytes], int]) -> str:

@@ -178,3 +178,15 @@ def _cut(value: Any, levels: int) -> Any:
     if isinstance(value, list):
         return [] if levels == 1 else [_cut(item, levels - 1) for item in value]
     return value
+
+
+def test_many_members_are_not_looked_at_to_describe_an_object() -> None:
+    """The outline has the first of them, and the fault names a path all the same."""
+    deep = b"[" * 110 + b"]" * 110
+    fields = b",".join(b'"k%d":[[0]]' % number for number in range(20_000))
+    head = b'{"metadata":{"name":"a"},"spec":{"z":' + deep + b"," + fields
+    rejected = decode(head + b'},"status":{' + fields + b"}}")
+    assert isinstance(rejected, RejectedObject)
+    assert rejected["metadata"] == {"name": "a"}
+    assert len(rejected["status"]) == 1000
+    assert "levels deep at spec.z" in rejected.fault or "values, most of them" in rejected.fault
