@@ -14,6 +14,7 @@ from operator_runner.core.json_bounds import (
     MAX_SIZE,
     MAX_VALUES,
     Pruner,
+    RejectedObject,
     decode,
     depth,
     failure_reason,
