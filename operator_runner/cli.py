@@ -23,6 +23,7 @@ _COMMANDS: Mapping[str, str] = {
     "create": "operator_runner.tools.scaffold.commands:create",
     "diff": "operator_runner.tools.diff.command:diff",
     "get": "operator_runner.tools.resources.get:get",
+    "health": "operator_runner.tools.health:health",
     "init": "operator_runner.tools.scaffold.commands:init",
     "migrate-storage": "operator_runner.tools.storage_migration:migrate_storage",
     "operatorhub": "operator_runner.tools.bundle.command:operatorhub",
