@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import chdir, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import operator_runner
@@ -104,8 +105,10 @@ _COMPLETED_TYPES = {
 @run_options
 def run(**options: Any) -> None:
     """Watch the kinds of watches.yaml and run their roles."""
+    source = click.get_current_context().get_parameter_source
+    unset = {name for name in options if source(name) is ParameterSource.DEFAULT}
     try:
-        sys.exit(_run(options))
+        sys.exit(_run(options, unset))
     except ConfigError as error:
         _exit_with_problems(error)
 
@@ -179,10 +182,11 @@ def print_schema() -> None:
     click.echo(json.dumps(schema(), indent=2))
 
 
-def _run(options: dict[str, Any]) -> int:
+def _run(options: dict[str, Any], unset: Container[str]) -> int:
     with without_garbage_collection():
         # Imported here because it takes a second, and `validate` and `--help` do not need it.
         from operator_runner.app import operator  # noqa: PLC0415
+        from operator_runner.app.free_places import free_places  # noqa: PLC0415
 
     log = log_settings_from(options)
     logs.configure(
@@ -191,6 +195,7 @@ def _run(options: dict[str, Any]) -> int:
         stacktrace_level=log.stacktrace_level,
         time_encoding=log.time_encoding,
     )
+    options |= free_places(options, unset)
     if _RESTARTED in os.environ:
         # Not for Ansible, and not for commands that its tasks run.
         del os.environ[_RESTARTED]

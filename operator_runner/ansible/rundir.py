@@ -33,6 +33,8 @@ from operator_runner.core.settings import AnsibleSettings
 _SHARED = "shared"
 """Directory below the work dir that all runs can read."""
 _SHARED_FILE_MODE = 0o600
+LOCK_FILE = ".lock"
+"""In the work dir; an operator holds it as long as it runs."""
 PLAYBOOK = "main.json"
 """The playbook of a role, in project/."""
 _VARIABLES = "extravars"
@@ -319,7 +321,7 @@ def _is_trusted(base: os.stat_result) -> bool:
 def _lock(base: Path) -> int:
     # Two operators with the same work dir would overwrite each other's files.
     try:
-        descriptor = os.open(base / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(base / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _unusable(base, error) from error
     try:
