@@ -130,7 +130,7 @@ MISTAKES = {
         "watches.yaml",
         "  profile: strict\n",
         "  profil: strict\n",
-        validate=("watches.yaml:7", "did you mean profile?"),
+        validate=("watches.yaml:9", "did you mean profile?"),
     ),
     "a kind that the cluster does not serve": Mistake(
         "watches.yaml",
