@@ -275,7 +275,7 @@ class AnsibleExecutor:
             return replace(ended, timed_out=True), False
         output = await finish_in_thread(rundir.output, request.run_id)
         outcome = builder.build(datetime.now(UTC), status, output)
-        if run.is_adopted or run.left_processes:
+        if not outcome.incomplete and (run.is_adopted or run.left_processes):
             fault = "an earlier operator" if run.is_adopted else "processes that outlive the run"
             outcome = replace(outcome, incomplete=f"{fault} may have sent requests of it")
         return outcome, run.left_processes

@@ -89,7 +89,7 @@ class RunDir:
             readable,
             self.secrets,
             protected=self.protected,
-            descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2,
+            descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4,
         )
 
     def artifacts(self, run_id: str, *, create: bool = True) -> Directory:

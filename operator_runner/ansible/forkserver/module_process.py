@@ -78,11 +78,9 @@ def run_module(call: ModuleCall) -> int:
     os.chdir(call.cwd)
     os.umask(call.umask)
     use_environment({**call.environment, "PWD": call.cwd})
-    # Half of what the play may open: its sockets reach modules although programs of another run
-    # have as many in transit as they can, see `Sandbox`.
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-    soft = min(most, call.open_files or most)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
+    if call.open_files:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, call.open_files), hard))
     sys.argv = [call.path]
     folder = os.path.dirname(call.path)  # noqa: PTH120
     sys.path = [entry for entry in sys.path if entry not in {"", ".", folder}]

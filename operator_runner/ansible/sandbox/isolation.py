@@ -40,8 +40,9 @@ class Sandbox:
     in `readable`. It cannot read `secrets`, files and directories with the operator's credentials.
     It can read the directories `protected`, as far as they are not `hidden`, but not change them:
     what later runs and the operator load. A process of it opens `descriptors` files at most (0: as
-    many as the operator): sockets are passed to the next run as long as those in transit, of all
-    processes of the user, are fewer than what the operator may open.
+    many as the operator), and one that joins it, which is a play, twice as many. A process can pass
+    a socket to another one as long as fewer of them are in transit, of all processes of the user,
+    than it may open itself: so modules stop neither plays nor the operator.
     """
 
     isolation: Isolation
@@ -83,19 +84,19 @@ class Sandbox:
         if self.isolation.mounts:
             mounts.hide(self.hidden, self.visible, self.readable, self.protected)
             mounts.mask(self.secrets)
-        self._restrict()
+        self._restrict(self.descriptors)
 
     def join(self, process: int) -> None:
         """Move this process into the sandbox of a process that has entered it. Raises OSError."""
         if self.isolation.mounts:
             mounts.join(process)
-        self._restrict()
+        self._restrict(2 * self.descriptors)
 
-    def _restrict(self) -> None:
+    def _restrict(self, descriptors: int) -> None:
         if not self.isolation.processes:
             return
-        if self.descriptors:
-            most = min(self.descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        if descriptors:
+            most = min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         if not self.isolation.mounts:
             closed = [Path(self.hidden)] if self.isolation.paths else []
