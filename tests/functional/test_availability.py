@@ -24,7 +24,7 @@ LEASE = "availability"
 
 
 @pytest.mark.parametrize(
-    ("count", "lists"),
+    "size",
     [
         (2, 120_000),
         # The API server takes seconds for each request to an object of 1.3 MB.
@@ -33,14 +33,14 @@ LEASE = "availability"
 )
 async def test_edits_of_objects_of_many_values_cost_neither_the_lease_nor_others_their_turn(
     kubectl: Kubectl,
-    control_plane: Path,
     control_plane_cluster: Cluster,
     project: Path,
     tmp_path: Path,
-    count: int,
-    lists: int,
+    size: tuple[int, int],
 ) -> None:
-    """Objects with this many empty lists are edited as fast as the API server allows."""
+    """So many objects of so many empty lists are edited as fast as the API server allows."""
+    count, lists = size
+    control_plane = control_plane_cluster.kubeconfig
     other = Kubectl.in_new_namespace(control_plane_cluster)
     namespaces = f"{kubectl.namespace},{other.namespace}"
     operator = Operator(project, control_plane, namespaces, tmp_path, {})
