@@ -28,7 +28,7 @@ LEASE = "availability"
     [
         (2, 120_000),
         # The API server takes seconds for each request to an object of 1.3 MB.
-        pytest.param(10, 433_000, marks=pytest.mark.slow),
+        pytest.param((10, 433_000), marks=pytest.mark.slow),
     ],
 )
 async def test_edits_of_objects_of_many_values_cost_neither_the_lease_nor_others_their_turn(
