@@ -15,14 +15,12 @@ import structlog
 
 from operator_runner.ansible.rundir import LOCK_FILE
 from operator_runner.ansible.work_dir import resolve_work_dir
+from operator_runner.config.flags.options import METRICS_ADDRESS
+from operator_runner.core.settings import Address
 
 _log = structlog.get_logger(__name__)
-_ADDRESSES = {
-    "metrics_bind_address": ("", 8443),
-    "health_probe_bind_address": ("", 6789),
-    "user_metrics_bind_address": ("localhost", 5050),
-}
-_PORTS = {"proxy_port": 8888, "webhook_port": 9443}
+_ADDRESSES = ("metrics_bind_address", "health_probe_bind_address", "user_metrics_bind_address")
+_PORTS = ("proxy_port", "webhook_port")
 
 
 def free_places(options: Mapping[str, Any], unset: Container[str]) -> dict[str, Any]:
@@ -34,12 +32,16 @@ def free_places(options: Mapping[str, Any], unset: Container[str]) -> dict[str, 
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return {}
     found: dict[str, Any] = {}
-    for name, (host, port) in _ADDRESSES.items():
-        if name in unset and not (name == "metrics_bind_address" and options["metrics_addr"]):
-            free = _free_port(host, port)
-            if free != port:
-                found[name] = f"{host}:{free}"
-    for name, port in _PORTS.items():
+    for name in _ADDRESSES:
+        if name not in unset or (name == "metrics_bind_address" and options["metrics_addr"]):
+            continue
+        address = Address.parse(options[name] or METRICS_ADDRESS)
+        if address is not None:
+            free = _free_port(address.host, address.port)
+            if free != address.port:
+                found[name] = f"{address.host}:{free}"
+    for name in _PORTS:
+        port = options[name]
         if name in unset and (free := _free_port("localhost", port)) != port:
             found[name] = free
     if "work_dir" in unset and _is_locked(base := resolve_work_dir(options["work_dir"])):

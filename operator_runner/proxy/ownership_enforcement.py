@@ -360,7 +360,7 @@ class Admission:
     async def _take_over(self, write: WriteRequest, live: Json) -> Json:
         """Give the role fields of managers that it overrules; return the metadata after that."""
         info = write.info
-        api_version = f"{info.group}/{info.version}" if info.group else info.version
+        api_version = GVK(info.group, info.version, "").api_version
         for _ in range(_MAX_CONFLICTS):
             entries = live.get("managedFields") or []
             fields = taken_over(entries, write.field_manager, api_version)

@@ -18,6 +18,9 @@ from operator_runner.config.flags.types import (
 )
 from operator_runner.core.settings import DEFAULT_WORK_DIR, WebhookSettings
 
+METRICS_ADDRESS = ":8443"
+"""Default of --metrics-bind-address, which is None where neither it nor --metrics-addr is set."""
+
 WEBHOOK_FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "--webhook-port",
@@ -309,7 +312,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         default=None,
         type=bind_address,
         metavar="ADDRESS",
-        show_default=":8443",
+        show_default=METRICS_ADDRESS,
     ),
     _bool(_SERVE, "--metrics-secure", "Serve metrics over TLS.", default="false"),
     _bool(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from operator_runner.config.flags import types
+from operator_runner.config.flags.options import METRICS_ADDRESS
 from operator_runner.config.flags.types import capacity, cores
 from operator_runner.core.ansible_core import is_newer_core, path_problem
 from operator_runner.core.errors import ConfigError
@@ -89,7 +90,7 @@ def settings_from(
         raise ConfigError(*problems)
     kinds = [watch.gvk for watch in watches]
     given = (options["metrics_bind_address"], options["metrics_addr"])
-    metrics = next((text for text in given if text is not None), ":8443")
+    metrics = next((text for text in given if text is not None), METRICS_ADDRESS)
     grace = options["graceful_shutdown_timeout"]
     settings = Settings(
         watches_file=options["watches_file"],
