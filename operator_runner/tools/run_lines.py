@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -110,6 +110,11 @@ class RunLine:
         below = (_INDENT + text for text in self.note.splitlines())
         # Names of fields are those of the resource and may contain line breaks.
         return printable("\n".join((line.replace("\n", "\\n"), *below)))
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the line is about the end of a run, not about a finding such as a loop."""
+        return self.outcome in {_WORDS["Successful"], _WORDS["Failed"]}
 
     @property
     def started(self) -> datetime:
@@ -214,6 +219,21 @@ def line_of(event: Json) -> RunLine:
         run_id=annotations.get(RUN_ANNOTATION, ""),
         replica=event.get("reportingInstance") or "",
     )
+
+
+def folded(lines: Iterable[RunLine]) -> list[RunLine]:
+    """Return lines, newest first, with failures that repeat without another run in one line."""
+    found: list[RunLine] = []
+    last: dict[str, int] = {}
+    for line in sorted(lines, key=lambda line: line.ended, reverse=True):
+        at = last.get(line.place, -1)
+        same = (found[at].outcome, found[at].note) if at >= 0 else None
+        if line.outcome == _WORDS["Failed"] and (line.outcome, line.note) == same:
+            found[at] = replace(found[at], count=found[at].count + 1)
+            continue
+        last[line.place] = len(found)
+        found.append(line)
+    return found
 
 
 def pod_of_failure(lines: Sequence[RunLine], operators: Iterable[str]) -> str:

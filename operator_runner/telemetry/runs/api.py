@@ -41,7 +41,7 @@ class OperatorView(Protocol):
         """Return the output of a finished run from its artifacts, empty if they are not kept."""
 
 
-_DEFAULT_LIMIT, _MAX_LIMIT = 50, 500
+_DEFAULT_LIMIT, _MAX_LIMIT, _MAX_LAST_LIMIT = 50, 500, 5000
 _FOLLOW_SECONDS = 5.0
 """Longest pause in the output of a followed run, after which the connection is checked."""
 _STALLED_SECONDS = 90.0
@@ -85,11 +85,13 @@ class RunsApi:
         except ValueError:
             return _error(400, "invalid limit: write a number")
         query = dict(request.query)
+        is_last = query.get("last") == "true"
         found = self._store.summaries(
             lambda run: (
                 matches(run["resource"], query) and query.get("outcome") in {None, run["outcome"]}
             ),
-            max(1, min(limit, _MAX_LIMIT)),
+            max(1, min(limit, _MAX_LAST_LIMIT if is_last else _MAX_LIMIT)),
+            is_last=is_last,
         )
         return _json({"items": found})
 

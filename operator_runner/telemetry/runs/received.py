@@ -127,6 +127,7 @@ check_run = _object(
     traceID=_id,
     message=_text,
     failedTask=_object({}, name=_text, path=_text),
+    task=_object({"started": _time}, name=_text, action=_text, path=_text),
     changed=_integer,
     causes=_list(_CAUSE),
     tasks=_list(_TASK),

@@ -163,8 +163,16 @@ class RunRecorder:
         }
 
     def summary(self) -> Json:
-        """Return the document without tasks, writes, changes, requests and log."""
-        return summary_of(self.document())
+        """Return the document without tasks, writes, changes, requests and log.
+
+        That of a run in progress has the current task.
+        """
+        found = summary_of(self.document())
+        if not self._is_in_task:
+            return found
+        names = ("name", "action", "path", "started")
+        task = {name: self._current[name] for name in names if name in self._current}
+        return {**found, "task": {"started": found["started"], **task}}
 
     def document(self) -> Json:
         """Return the record as JSON, without empty fields."""

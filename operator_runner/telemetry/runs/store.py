@@ -152,11 +152,18 @@ class RunStore:
 
     # Queries -------------------------------------------------------------------------
 
-    def summaries(self, matches: Callable[[Json], bool], limit: int) -> list[Json]:
-        """Return the summaries of the newest runs that match, newest first."""
+    def summaries(
+        self, matches: Callable[[Json], bool], limit: int, *, is_last: bool = False
+    ) -> list[Json]:
+        """Return the summaries of the newest runs that match, newest first.
+
+        With `is_last`, the last run of each resource, and those in progress.
+        """
         others = [each.summary() for each in self._running.values()]
         found = [each for each in others if matches(each)]
-        found += [each.summary for each in self._finished.values() if matches(each.summary)]
+        ids = (each[-1] for each in self._by_resource.values()) if is_last else self._finished
+        finished = (self._finished[each].summary for each in ids)
+        found += [each for each in finished if matches(each)]
         return sorted(found, key=lambda each: str(each["started"]), reverse=True)[:limit]
 
     def document(self, run_id: str) -> Json | None:

@@ -1,4 +1,4 @@
-"""Read from operators which resources they watch, their next runs and their drift."""
+"""Read from operators which resources they watch, their last and next runs and their drift."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from operator_runner.config.watches.selector import requirements_of
 from operator_runner.core.errors import ApiError
@@ -19,8 +20,8 @@ from operator_runner.core.model import (
     LabelSelectorRequirement,
     ObjectRef,
 )
-from operator_runner.telemetry.runs.received import check_drift, check_queue_entry
-from operator_runner.telemetry.runs.record import causes_text, matches
+from operator_runner.telemetry.runs.received import check_drift, check_queue_entry, check_run
+from operator_runner.telemetry.runs.record import causes_text
 from operator_runner.tools.operator_api.client import OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators
 
@@ -30,7 +31,8 @@ class NextRun:
     """The place of a resource in a queue: a time, or the position among those that wait.
 
     `replica` is the operator with this queue, such as `Pod NAMESPACE/NAME`. `state` is Running,
-    Queued or Delayed. `failures` are runs that failed in a row.
+    Queued or Delayed. `failures` are runs that failed in a row. `behind` is what a queued resource
+    waits for.
     """
 
     due: datetime | None = None
@@ -39,36 +41,92 @@ class NextRun:
     replica: str = ""
     state: str = ""
     failures: int = 0
+    behind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+_Key: TypeAlias = tuple[str, str, str, str]
+_SHOWN_RUNNING = 3
+
+
+@dataclass(frozen=True)
 class Queues:
     """The queues of the operators that answer; `reason` is why none does, else empty.
 
     `drifts` has the resources with drift, or for which that is unknown. `invalid` has the operators
-    that gave no valid answer.
+    that gave no valid answer. `runs` has at least the last run of each resource.
     """
 
     items: tuple[Json, ...] = ()
     reason: str = ""
     invalid: tuple[str, ...] = ()
     drifts: tuple[Json, ...] = ()
+    runs: tuple[Json, ...] = ()
 
     def next_run(self, ref: ObjectRef) -> NextRun | None:
         """Return when a resource runs next, None if no operator has queued it."""
-        return next((next_run_of(each) for each in self.items if _is_about(each, ref)), None)
+        entry = self._items_by_key.get(_key_of(ref))
+        return None if entry is None else self._next_run(entry)
 
     def drift(self, ref: ObjectRef) -> Json | None:
         """Return the drift of a resource, or None."""
-        return next((each for each in self.drifts if _is_about(each, ref)), None)
+        return self._drifts_by_key.get(_key_of(ref))
+
+    def last_run(self, ref: ObjectRef, uid: str) -> Json | None:
+        """Return the last run of a resource, one in progress included, or None."""
+        run = self._runs_by_key.get(_key_of(ref))
+        return None if run is None or run["resource"].get("uid") not in {None, uid} else run
+
+    @cached_property
+    def _items_by_key(self) -> dict[_Key, Json]:
+        return {_key(each): each for each in reversed(self.items)}
+
+    @cached_property
+    def _drifts_by_key(self) -> dict[_Key, Json]:
+        return {_key(each): each for each in reversed(self.drifts)}
+
+    @cached_property
+    def _runs_by_key(self) -> dict[_Key, Json]:
+        return {_key(each): each for each in sorted(self.runs, key=lambda run: str(run["started"]))}
+
+    def _next_run(self, entry: Json) -> NextRun:
+        due = entry.get("due")
+        return NextRun(
+            None if due is None else datetime.fromisoformat(due),
+            entry.get("position"),
+            causes_text(entry),
+            str(entry.get("operator") or ""),
+            str(entry.get("state") or ""),
+            entry.get("failures") or 0,
+            self._behind(entry),
+        )
+
+    def _behind(self, entry: Json) -> str:
+        """Return the runs and the number of queued resources that an entry waits for."""
+        if entry.get("state") != "Queued":
+            return ""
+        operator = entry.get("operator")
+        running = [
+            f"{each['resource']['kind'].lower()}/{each['resource']['name']}"
+            for each in self.items
+            if each.get("state") == "Running" and each.get("operator") == operator
+        ]
+        more, before = len(running) - _SHOWN_RUNNING, (entry.get("position") or 1) - 1
+        return ", ".join(
+            [
+                *running[:_SHOWN_RUNNING],
+                *([f"{more} other runs"] if more > 0 else ()),
+                *([f"{before} queued before it"] if before else ()),
+            ]
+        )
 
 
 async def queues_of(operators: Operators) -> Queues:
     """Return the queues of the operators that answer. Does not raise ApiError."""
     items = await operators.collect("/queue", check_queue_entry)
     drifts = await drifts_of(operators)
+    runs = await operators.collect("/runs", check_run, {"last": "true", "limit": _MAX_RUNS})
     reason = "" if operators.clients else operators.reason
-    return Queues(tuple(items), reason, tuple(operators.invalid), tuple(drifts))
+    return Queues(tuple(items), reason, tuple(operators.invalid), tuple(drifts), tuple(runs))
 
 
 async def drifts_of(
@@ -78,25 +136,18 @@ async def drifts_of(
     return await operators.collect("/drift", check_drift, dict(query), optional=True)
 
 
-def _is_about(item: Json, ref: ObjectRef) -> bool:
-    kind = {"group": ref.gvk.group, "kind": ref.gvk.kind}
-    return matches(item["resource"], {**kind, "namespace": ref.namespace, "name": ref.name})
+def _key(item: Json) -> _Key:
+    """Return what identifies the resource of an item; operators may watch different versions."""
+    resource = item["resource"]
+    gvk = GVK.of(resource["apiVersion"], resource["kind"])
+    return gvk.group, gvk.kind, resource.get("namespace", ""), resource["name"]
 
 
-def next_run_of(item: Json) -> NextRun:
-    """Return the place of an entry of a queue, as `check_queue_entry` returns it."""
-    due = item.get("due")
-    time = None if due is None else datetime.fromisoformat(due)
-    return NextRun(
-        time,
-        item.get("position"),
-        causes_text(item),
-        str(item.get("operator") or ""),
-        str(item.get("state") or ""),
-        item.get("failures") or 0,
-    )
+def _key_of(ref: ObjectRef) -> _Key:
+    return ref.gvk.group, ref.gvk.kind, ref.namespace, ref.name
 
 
+_MAX_RUNS = "5000"
 _MAX_KINDS = 1000
 """Of one operator; others can create Pods that answer."""
 

@@ -251,10 +251,10 @@ class _Table:
                 summary.replica or "-",
                 summary.run_id or "-",
                 summary.cause or "-",
-                summary.problem,
+                summary.problem or summary.why_at(now),
             )
         else:
-            why = summary.why
+            why = summary.why_at(now)
             cut = why if len(why) <= _WHY_CHARACTERS else f"{why[: _WHY_CHARACTERS - 3]}..."
             row = (*row, cut)
         return (ref.namespace or "-", *row) if self._all_namespaces else row

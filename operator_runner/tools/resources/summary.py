@@ -17,13 +17,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from operator_runner.core.durations import parse_duration
-from operator_runner.core.model import Json, ObjectRef, Trigger
+from operator_runner.core.model import Json, ObjectRef, Trigger, uid_of
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile import drift
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
-from operator_runner.tools.run_lines import line_of, with_short_paths
+from operator_runner.telemetry.runs.record import RUNNING, causes_text
+from operator_runner.tools.run_lines import age, line_of, with_short_paths
 
 if TYPE_CHECKING:
     from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
@@ -39,6 +40,7 @@ class SummaryState(StrEnum):
     """State of a resource according to its status and annotations: the column STATE."""
 
     UNHANDLED = "Unhandled"
+    QUEUED = "Queued"
     RUNNING = "Running"
     WAITING = "Waiting"
     SUCCEEDED = "Succeeded"
@@ -71,10 +73,12 @@ _UNDISTURBED = frozenset({SummaryState.SUCCEEDED, SummaryState.UNHANDLED})
 class Summary:
     """The state of one resource; times are None and texts empty where they are unknown.
 
-    `ready` is True, False or Unknown. `last_run` is the end of the last run that changed something
-    or failed. `cause` led to it. `message` is that of a failure. `failing_since` is when the
-    failures began. `next_run` is a time; `retries` is whether a failed run is retried. Only the
-    operator has `queue_position`, `next_cause` of the next run, and `replica`, whose queue it is.
+    `ready` is True, False or Unknown. `last_run` is the end of the last run, or the start of one in
+    progress; without an operator, of the last one that changed something or failed. `cause` led to
+    it. `message` is that of a failure. `failing_since` is when the failures began. `next_run` is a
+    time; `retries` is whether a failed run is retried. Only the operator has `task`, which the run
+    executes since `task_since`, `queue_position`, what it waits `behind`, `next_cause` of the next
+    run, and `replica`, whose queue it is.
     `drift` is what a run would write, or why that is unknown. `deleted` is when the deletion was
     requested. `exclusion` is why operators may not reconcile the resource; it is shown as long as
     none has handled it.
@@ -82,6 +86,7 @@ class Summary:
 
     ref: ObjectRef
     state: SummaryState
+    uid: str = ""
     ready: str = ""
     last_run: datetime | None = None
     run_id: str = ""
@@ -90,7 +95,10 @@ class Summary:
     failing_since: datetime | None = None
     next_run: datetime | None = None
     retries: bool = False
+    task: str = ""
+    task_since: datetime | None = None
     queue_position: int | None = None
+    behind: str = ""
     next_cause: str = ""
     replica: str = ""
     drift: str = ""
@@ -105,6 +113,14 @@ class Summary:
         if self.state is SummaryState.UNHANDLED:
             return self.problem or "no operator has written its conditions"
         return self.problem or " ".join(self.cause.split())
+
+    def why_at(self, now: datetime) -> str:
+        """Return what the resource waits for: its current task, or those before it; else `why`."""
+        if self.state is SummaryState.RUNNING and self.task and self.task_since is not None:
+            return f"task '{' '.join(self.task.split())}' for {age(now - self.task_since)}"
+        if self.behind and not self.problem:
+            return f"behind {self.behind}"
+        return self.why
 
     @property
     def problem(self) -> str:
@@ -133,6 +149,9 @@ class Summary:
             "failingSince": _text(self.failing_since),
             "nextRun": _text(self.next_run),
             "nextCause": self.next_cause,
+            "task": self.task,
+            "taskStarted": _text(self.task_since),
+            "behind": self.behind,
             "queuePosition": self.queue_position,
             "replica": self.replica,
             "drift": self.drift,
@@ -155,7 +174,7 @@ def summarize(
     state = _state(body, conditions)
     last_run = max(filter(None, ended), default=None)
     if state is SummaryState.UNHANDLED:
-        unhandled = Summary(ref, state, has_conditions=False, exclusion=exclusion)
+        unhandled = Summary(ref, state, uid=uid_of(body), has_conditions=False, exclusion=exclusion)
         return _summary_of_events(unhandled, events, last_run)
     is_failed = conditions.get("Failure", {}).get("status") == "True"
     ready, failure = conditions.get("Ready", {}), conditions["Failure"] if is_failed else {}
@@ -164,6 +183,7 @@ def summarize(
     return Summary(
         ref,
         state,
+        uid=uid_of(body),
         ready=_ready(conditions),
         last_run=last_run,
         run_id=annotations.get(RUN_ANNOTATION, ""),
@@ -210,6 +230,7 @@ def with_next_run(summary: Summary, next_run: NextRun | None) -> Summary:
         summary,
         next_run=min(times, default=None),
         queue_position=next_run.position,
+        behind=next_run.behind,
         next_cause=next_run.cause,
         replica=next_run.replica,
     )
@@ -221,6 +242,8 @@ def _with_queue_state(summary: Summary, next_run: NextRun) -> Summary:
         return replace(summary, state=SummaryState.RUNNING, retries=False)
     if next_run.failures:
         return replace(summary, state=SummaryState.FAILED, retries=True)
+    if next_run.state == "Queued" and summary.state is SummaryState.UNHANDLED:
+        return replace(summary, state=SummaryState.QUEUED)
     if next_run.state != "Delayed":
         return summary
     is_waiting = next_run.cause.startswith(Trigger.REQUEUE.value)
@@ -236,20 +259,41 @@ def with_drift(summary: Summary, entry: Json | None) -> Summary:
     return replace(summary, state=state, drift=with_short_paths(entry["message"]))
 
 
+def with_last_run(summary: Summary, run: Json | None) -> Summary:
+    """Return a summary with the last run that an operator has, unless an Event is about a later."""
+    time = None if run is None else _time(run.get("finished") or run["started"])
+    if run is None or time is None:
+        return summary
+    if summary.last_run is not None and time < summary.last_run - _SAME_TIME:
+        return summary
+    task = (run.get("task") or {}) if run["outcome"] == RUNNING else {}
+    return replace(
+        summary,
+        last_run=time,
+        run_id=run["id"],
+        cause=causes_text(run),
+        task=task.get("name") or task.get("action") or "",
+        task_since=_time(task.get("started")),
+    )
+
+
 def with_queues(summary: Summary, queues: Queues) -> Summary:
     """Return a summary with what operators have about the resource."""
     ref = summary.ref
+    summary = with_last_run(summary, queues.last_run(ref, summary.uid))
     return with_drift(with_next_run(summary, queues.next_run(ref)), queues.drift(ref))
 
 
 def is_same(one: Summary, other: Summary | None) -> bool:
     """Return whether both show the same to a user.
 
-    Times of next runs differ by how long their request to the operator took.
+    Times of next runs differ by how long their request to the operator took. Tasks of one run are
+    not changes of the resource.
     """
     if other is None:
         return False
-    if replace(one, next_run=None) != replace(other, next_run=None):
+    unlike = {"next_run": None, "task": "", "task_since": None}
+    if replace(one, **unlike) != replace(other, **unlike):  # type: ignore[arg-type] # mixed
         return False
     if one.next_run is None or other.next_run is None:
         return one.next_run is other.next_run

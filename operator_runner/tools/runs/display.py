@@ -142,6 +142,12 @@ def place(task: Json) -> str:
     return f"task '{task['name']}'" + (f" at {path}" if path else "")
 
 
+def message_of(run: Json) -> str:
+    """Return the message of a failed run with its task, as Events have it."""
+    message, task = str(run.get("message") or ""), place(run.get("failedTask") or {})
+    return f"{message} ({task})" if message and task else message
+
+
 def duration(seconds: Any) -> str:
     """Return `1.2 s`, `-` if unknown."""
     return f"{seconds:.1f} s" if isinstance(seconds, int | float) else "-"

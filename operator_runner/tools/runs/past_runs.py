@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
@@ -19,13 +19,15 @@ from operator_runner.ansible.rerun_command import Rerun, read
 from operator_runner.ansible.resource_dirs import encoded_name
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.labels import field_selector
-from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api, list_pages
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.kind_names import find_kind, matching_kinds, of_kinds
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
+from operator_runner.telemetry.runs.received import check_run
+from operator_runner.telemetry.runs.record import causes_text
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
 from operator_runner.tools.operator_api.watched_kinds import exclusion, watched_kinds
@@ -33,13 +35,17 @@ from operator_runner.tools.resources.cluster import open_cluster
 from operator_runner.tools.run_lines import (
     History,
     RunLine,
+    folded,
     is_valid_event,
     line_of,
     pod_of_failure,
     with_short_paths,
 )
+from operator_runner.tools.runs.display import message_of
+from operator_runner.tools.runs.listing import without_repetitions
 
 _POLL_SECONDS = 1.0
+_MAX_RUNS = "500"
 _CURRENT = Kubeconfig()
 
 
@@ -170,8 +176,17 @@ async def _from_events(
         for each in await _events(api, None if everywhere else ref.namespace or "default", ref.name)
         if _is_about(each, ref, everywhere=everywhere) and is_valid_event(each)
     ]
-    lines = [_line_about(event, ref) for event in events]
-    bodies = await _bodies(api, resource, ref, known=bool(lines))
+    bodies = await _bodies(api, resource, ref, known=bool(events))
+    uids = {(body_ref.namespace, body_ref.name): uid_of(body) for body_ref, body in bodies}
+    runs = _ended_runs(await _runs_of(operators, ref, everywhere=everywhere), uids)
+    ids = {run["id"] for run in runs}
+    lines = [
+        line
+        for event in events
+        if _is_current(_regarding(event), uids)
+        and not ((line := _line_about(event, ref)).is_run and line.run_id in ids)
+    ]
+    lines = [*folded([_line_of_record(run, ref) for run in runs]), *lines]
     lines.sort(key=lambda line: line.ended, reverse=True)
     # The operator may watch another version of the kind than the preferred one.
     watched = {GVK.of(_regarding(event).get("apiVersion", ""), ref.gvk.kind) for event in events}
@@ -185,6 +200,40 @@ async def _from_events(
         pod,
         tuple(ref for ref, body in bodies if body["metadata"].get("deletionTimestamp")),
         await _exclusion(operators, bodies) if ref.name and not lines else "",
+    )
+
+
+async def _runs_of(operators: Operators, ref: ObjectRef, *, everywhere: bool) -> list[Json]:
+    query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "limit": _MAX_RUNS}
+    if ref.name:
+        query["name"] = ref.name
+    if not everywhere:
+        query["namespace"] = ref.namespace
+    return without_repetitions(await operators.collect("/runs", check_run, query))
+
+
+def _ended_runs(runs: Iterable[Json], uids: Mapping[tuple[str, str], str]) -> list[Json]:
+    return [each for each in runs if "finished" in each and _is_current(each["resource"], uids)]
+
+
+def _is_current(resource: Json, uids: Mapping[tuple[str, str], str]) -> bool:
+    """Return whether this is not a deleted resource of the same name; `uids` are of those read."""
+    uid = uids.get((resource.get("namespace") or "", resource.get("name") or ""))
+    return uid is None or resource.get("uid") in {None, uid}
+
+
+def _line_of_record(run: Json, ref: ObjectRef) -> RunLine:
+    """Return the line of a run of an operator, with its resource unless `ref` names one."""
+    operator = str(run.get("operator") or "")
+    return RunLine(
+        datetime.fromisoformat(run["finished"]),
+        run.get("seconds"),
+        run["outcome"],
+        causes_text(run),
+        with_short_paths(message_of(run)),
+        run_id=run["id"],
+        replica=operator.rpartition("/")[2] if operator.startswith("Pod ") else "",
+        ref=None if ref.name else _ref_of(ref.gvk, run),
     )
 
 

@@ -11,14 +11,13 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.record import causes_text, object_json
-from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion, next_run_of
+from operator_runner.tools.operator_api.watched_kinds import Queues, WatchedKind, exclusion
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import (
     Summary,
     by_resource,
     summarize,
-    with_drift,
-    with_next_run,
+    with_queues,
 )
 from operator_runner.tools.run_lines import RunLine, line_of
 from operator_runner.tools.runs.display import time_of
@@ -67,7 +66,7 @@ def views(observed: ObservedCluster, namespace: str | None, now: datetime) -> di
     found = all_runs(observed)
     queued = {key_of(each["resource"]): each for each in observed.queue}
     lists = {
-        "resources": _resources(observed, found, queued),
+        "resources": _resources(observed, found, now),
         "queue": map(_queued, observed.queue),
         "schedules": (_known(_about(each), each) for each in observed.schedules),
         "runs": run_rows(found, now),
@@ -156,12 +155,9 @@ def _object(resource: Json, ambiguous: Collection[str]) -> Json:
     return {"key": key_of(resource), **resource, "kind": kind}
 
 
-def _resources(
-    observed: ObservedCluster, runs: Sequence[Json], queued: Mapping[str, Json]
-) -> list[Json]:
-    last = {key_of(each["resource"]): each for each in reversed(runs)}
+def _resources(observed: ObservedCluster, runs: Sequence[Json], now: datetime) -> list[Json]:
+    queues = Queues(tuple(observed.queue), drifts=tuple(observed.drifts), runs=tuple(runs))
     events = by_resource(observed.events)
-    drifts = {key_of(each["resource"]): each for each in observed.drifts}
     found = []
     for ref, body in observed.bodies.items():
         summary = summarize(
@@ -170,22 +166,17 @@ def _resources(
             events.get((uid_of(body), ref.name), ()),
             exclusion(ref, body, observed.watched),
         )
-        key = key_of(object_json(ref))
-        entry = queued.get(key)
-        summary = with_next_run(summary, next_run_of(entry) if entry is not None else None)
-        summary = with_drift(summary, drifts.get(key))
-        found.append(_resource(key, summary, last.get(key)))
+        found.append(_resource(key_of(object_json(ref)), with_queues(summary, queues), now))
     return sorted(found, key=lambda each: str(each["key"]))
 
 
-def _resource(key: str, summary: Summary, run: Json | None) -> Json:
-    fields = {"key": key, **summary.as_json(), "retries": summary.retries, "why": summary.why}
-    if run is not None:
-        fields["runID"] = run["id"]
-        fields["cause"] = causes_text(run)
-        fields["lastRun"] = run.get("finished") or run["started"]
-        if not summary.problem:
-            fields["why"] = fields["cause"]
+def _resource(key: str, summary: Summary, now: datetime) -> Json:
+    fields = {
+        "key": key,
+        **summary.as_json(),
+        "retries": summary.retries,
+        "why": summary.why_at(now),
+    }
     return {name: value for name, value in fields.items() if value not in (None, "", False)}
 
 

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import ANY
 
 import structlog
 
@@ -78,6 +79,8 @@ def test_the_task_in_progress_is_the_last_one() -> None:
         | {"result": "running"}
     ]
     assert check_run(document)["tasks"] == document["tasks"]
+    task_now = {"name": "Wait", "action": "", "path": "main.yml:7", "started": ANY}
+    assert check_run(run.summary())["task"] == task_now
     run.end(None, NOON + timedelta(seconds=3))
     assert [each["name"] for each in run.document()["tasks"]] == ["Write"]
 
@@ -188,6 +191,8 @@ async def test_the_last_runs_of_each_resource_are_kept() -> None:
         finished(store, run_id, keep=2)
     finished(store, "4", other)
     assert ids(store) == ["2", "3", "4"]
+    last = store.summaries(lambda _: True, 100, is_last=True)
+    assert {each["id"] for each in last} == {"3", "4"}
     store.forget(REF)
     assert ids(store) == ["4"]
     assert store.document("2") is None

@@ -30,6 +30,7 @@ from operator_runner.kube.events import DURATION_ANNOTATION
 from operator_runner.tools.run_lines import (
     History,
     RunLine,
+    folded,
     header,
     is_valid_event,
     line_of,
@@ -340,6 +341,25 @@ def test_a_history_of_a_kind_names_the_resources() -> None:
         assert shown.index(line.place) == columns.index("RESOURCE")
         assert shown.index("spec") == columns.index("CAUSE")
     assert [each["name"] for each in map(RunLine.as_json, lines)] == ["a", "bcdef"]
+
+
+def test_failures_that_repeat_are_one_line() -> None:
+    """As a series of Events is; another message or another run between them begins a new line."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def line(minute: int, outcome: str, note: str = "") -> RunLine:
+        return RunLine(noon + timedelta(minutes=minute), 1.0, outcome, "retry", note)
+
+    lines = [line(0, "failed", "a"), line(1, "succeeded"), line(2, "failed", "a")]
+    lines += [line(3, "failed", "a"), line(4, "failed", "b"), line(5, "succeeded")]
+    found = [(each.outcome, each.note, each.count) for each in folded(lines)]
+    assert found == [
+        ("succeeded", "", 1),
+        ("failed", "b", 1),
+        ("failed", "a", 2),
+        ("succeeded", "", 1),
+        ("failed", "a", 1),
+    ]
 
 
 def test_later_findings_are_shown_with_their_run(dirs: RunDirs, tmp_path: Path) -> None:

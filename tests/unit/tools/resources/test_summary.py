@@ -15,7 +15,9 @@ from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
 from operator_runner.tools.resources.summary import (
     SummaryState,
     by_resource,
+    is_same,
     summarize,
+    with_last_run,
     with_next_run,
     with_queues,
 )
@@ -203,7 +205,7 @@ def test_without_conditions_the_queue_has_a_later_state_than_events(
     found = with_next_run(summarize(REF, body(), [ended("Failed", "12:00", "no")]), next_run)
     assert (found.state, found.message, found.next_run) == (state, message, next_run.due)
     unhandled = with_next_run(summarize(REF, body()), NextRun(None, 1, state="Queued"))
-    assert (unhandled.state, unhandled.queue_position) == (SummaryState.UNHANDLED, 1)
+    assert (unhandled.state, unhandled.queue_position) == (SummaryState.QUEUED, 1)
     assert with_next_run(summarize(REF, body(FAILED)), next_run).state is SummaryState.FAILED
 
 
@@ -223,6 +225,54 @@ def test_without_conditions_an_operator_has_the_drift() -> None:
         summarize(REF, body(FAILED)),
     ):
         assert with_queues(unchanged, Queues(drifts=(differs,))) == unchanged
+
+
+def run(started: str, **fields: Any) -> Json:
+    """Return a run as an operator has it."""
+    resource = {"apiVersion": "example.com/v1", "kind": "Foo", "namespace": "default", "name": "a"}
+    return {
+        "id": started,
+        "resource": {**resource, "uid": "u"},
+        "outcome": "succeeded",
+        "started": f"2026-01-01T{started}:00.000Z",
+        "causes": [{"trigger": "period", "detail": "10h"}],
+        **fields,
+    }
+
+
+def test_the_last_run_is_that_of_the_operator_also_if_it_changed_nothing() -> None:
+    """Not that of a deleted resource of the same name, and not one before the last Event."""
+    summary = summarize(REF, body(IDLE, DONE), [ended("Successful", "12:00")])
+    ended_run = run("12:05", finished="2026-01-01T12:06:00.000Z")
+    queues = Queues(runs=(run("12:01"), ended_run))
+    found = with_queues(summary, queues)
+    assert (found.run_id, found.cause) == ("12:05", "period: 10h")
+    assert found.last_run == NOON + timedelta(minutes=6)
+    assert with_queues(replace(summary, uid="new"), queues) == replace(summary, uid="new")
+    assert with_last_run(summary, run("11:00", finished="2026-01-01T11:01:00.000Z")) == summary
+
+
+def test_a_running_resource_shows_its_task_and_for_how_long() -> None:
+    """A new task of the same run is not a change that `--watch` prints."""
+    task = {"name": "Wait for it", "started": "2026-01-01T12:01:00.000Z"}
+    of_run = run("12:00", outcome="running", task=task)
+    found = with_last_run(summarize(REF, body(RUNNING, FAILED)), of_run)
+    assert found.why_at(NOON + timedelta(minutes=6)) == "task 'Wait for it' for 5m"
+    assert found.as_json()["task"] == "Wait for it"
+    assert is_same(found, replace(found, task="Next"))
+    assert not is_same(found, replace(found, run_id="Next"))
+
+
+def test_a_queued_resource_shows_what_it_waits_for() -> None:
+    """The runs of the same operator, and the number of those that are before it."""
+    entry: Json = {"resource": run("12:00")["resource"], "state": "Queued", "operator": "one"}
+    slow = {**entry, "resource": {**entry["resource"], "name": "slow"}, "state": "Running"}
+    foreign = {**slow, "operator": "two"}
+    found = with_queues(summarize(REF, body()), Queues((slow, foreign, {**entry, "position": 3})))
+    assert (found.state, found.why_at(NOON)) == (
+        SummaryState.QUEUED,
+        "behind foo/slow, 2 queued before it",
+    )
 
 
 def test_queues_are_searched_by_group_kind_namespace_and_name() -> None:
