@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NoReturn
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from operator_runner.core.errors import Forbidden, NotFound, Unavailable
-from operator_runner.core.model import PART_OF, Json, ObjectRef, uid_of
+from operator_runner.core.errors import ApiError, Forbidden, NotFound, Unavailable
+from operator_runner.core.model import GVK, PART_OF, Json, ObjectRef, uid_of
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
+from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.reconcile.request_annotations import PRUNE_ANNOTATION
 from operator_runner.tools.kubeconfig import Kubeconfig
@@ -22,6 +25,7 @@ from operator_runner.tools.resources.options import (
     cluster_options,
     complete,
     list_output_option,
+    work_dir_option,
 )
 from operator_runner.tools.resources.output import (
     OutputFormat,
@@ -33,6 +37,7 @@ from operator_runner.tools.run_lines import age
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
+    from operator_runner.tools.operator_api.discovery import Operators
     from operator_runner.tools.resources.cluster import ClusterView, NamedResource
 
 
@@ -114,10 +119,67 @@ def last_writer(metadata: Json) -> LastWriter:
     return LastWriter(str(newest["manager"]), at)
 
 
+_PYTHON_CLIENT = "OpenAPI-Generator"
+"""Field manager of tasks that do not apply."""
+_TIME_UNIT = timedelta(seconds=1)
+"""Times of managedFields are whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunsOfTree:
+    """The runs of the resource, and what the last of them wrote or read by name.
+
+    `touched` is None if that is unknown: no operator answers, or the run failed.
+    """
+
+    runs: Sequence[Json] = ()
+    touched: frozenset[tuple[str, ...]] | None = None
+
+    def writer(self, ref: ObjectRef, last: LastWriter) -> str:
+        """Return the run that wrote last, else the name of the field manager."""
+        if last.at is None or last.manager not in {_PYTHON_CLIENT, ref.gvk.kind_and_group.lower()}:
+            return last.manager
+        for run in self.runs:
+            ended = run.get("finished")
+            if datetime.fromisoformat(run["started"]) - _TIME_UNIT < last.at and (
+                ended is None or last.at <= datetime.fromisoformat(ended)
+            ):
+                return f"operator-runner, run {run['id']}"
+        return last.manager
+
+    def has(self, ref: ObjectRef, plural: str) -> bool:
+        """Return whether the last run wrote an object or read it by name, or that is unknown."""
+        place = (ref.namespace, ref.name)
+        group, kind = ref.gvk.group, ref.gvk.kind
+        return self.touched is None or not self.touched.isdisjoint(
+            {(group, kind, *place), (group, plural, *place)}
+        )
+
+
+def touched_by(run: Json) -> frozenset[tuple[str, ...]] | None:
+    """Return group, kind or plural, namespace and name of what a run wrote or read by name.
+
+    None for a run that failed, or whose record is incomplete.
+    """
+    dropped = run.get("dropped") or {}
+    if run.get("outcome") != "succeeded" or dropped.keys() & {"requests", "writes"}:
+        return None
+    written = [each["object"] for each in run.get("writes") or ()]
+    refs = [ObjectRef.of({"metadata": each, **each}) for each in written]
+    infos = [RequestInfo.parse(each["path"]) for each in run.get("requests") or ()]
+    return frozenset(
+        [
+            *((ref.gvk.group, ref.gvk.kind, ref.namespace, ref.name) for ref in refs),
+            *((each.group, each.resource, each.namespace, each.name) for each in infos if each),
+        ]
+    )
+
+
 _CONCURRENCY = 8
 """Requests at a time."""
 _POLL_SECONDS = 2.0
 _DELETED = "deleted"
+_NOT_TOUCHED = "not in the last run"
 _HEADER = ("NAME", "READY", "LAST WRITTEN BY", "WRITTEN", "AGE")
 _NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
 """Kinds, by group, with many objects that never have an owner."""
@@ -133,6 +195,7 @@ _NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
 @click.option(
     "-w", "--watch", is_flag=True, help="Print the tree again after each change until interrupted."
 )
+@work_dir_option
 def tree(
     *,
     name: ResourceName,
@@ -141,84 +204,96 @@ def tree(
     all_namespaces: bool,
     output: OutputFormat,
     watch: bool,
+    work_dir: Path | None,
 ) -> None:
     """Show the objects of a resource, and their readiness.
 
-    Each has its last writer and the age of that write.
+    Each has its last writer and the age of that write. Objects that the last run neither wrote nor
+    read by name are marked, if the operator answers.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
-    complete(_tree(name, namespace, kubeconfig, output, all_=all_namespaces, watch=watch))
+    where = _Where(namespace, work_dir, all_namespaces)
+    complete(_tree(name, kubeconfig, where, output, watch=watch))
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where to search."""
+
+    namespace: str | None
+    work_dir: Path | None
+    everywhere: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A tree with the readiness of its objects as a word, plurals of kinds, and runs."""
+
+    root: TreeNode
+    readiness: Mapping[ObjectRef, str]
+    plurals: Mapping[GVK, str] = field(default_factory=dict)
+    runs: RunsOfTree = RunsOfTree()
+
+    def is_marked(self, node: TreeNode) -> bool:
+        """Return whether the last run neither wrote an object of the resource nor read it."""
+        is_own = any(node is each for each in self.root.children)
+        return is_own and not self.runs.has(node.ref, self.plurals.get(node.ref.gvk, ""))
 
 
 async def _tree(
-    name: ResourceName,
-    namespace: str | None,
-    kubeconfig: Kubeconfig,
-    output: OutputFormat,
-    *,
-    all_: bool,
-    watch: bool,
+    name: ResourceName, kubeconfig: Kubeconfig, where: _Where, output: OutputFormat, *, watch: bool
 ) -> None:
     # The API client is slow to import, and --help does not need it.
+    from operator_runner.tools.operator_api.discovery import follow_operators  # noqa: PLC0415
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
 
-    async with open_cluster(kubeconfig, namespace) as cluster:
+    async with open_cluster(kubeconfig, where.namespace) as cluster:
         target = cluster.find(name)
-        everywhere = all_ or not target.ref.namespace
+        everywhere = where.everywhere or not target.ref.namespace
         search = _Search(cluster, None if everywhere else target.ref.namespace)
-        root, readiness = await search.tree(target)
-        if search.skipped:
-            click.echo(
-                f"Warning: {len(search.skipped)} kinds could not be searched: "
-                f"{', '.join(sorted(search.skipped))}",
-                err=True,
-            )
-        if output.is_data and not watch:
-            print_data(_data(root, readiness), output)
-            return
-        _print(root, readiness, output)
-        if watch:
-            await _watch(search, target, root, readiness, output)
+        shown: Json = {}
+        found: _Found | None = None
+        operators_found = follow_operators(
+            cluster.api, cluster.namespace, where.work_dir, pause=_POLL_SECONDS
+        )
+        async with aclosing(operators_found):
+            async for operators in operators_found:
+                try:
+                    found = await search.tree(target, operators)
+                except NotFound:
+                    if found is None:
+                        raise
+                    found = _Found(replace(found.root, children=[]), {target.ref: _DELETED})
+                if search.skipped and not shown:
+                    click.echo(
+                        f"Warning: {len(search.skipped)} kinds could not be searched: "
+                        f"{', '.join(sorted(search.skipped))}",
+                        err=True,
+                    )
+                data = _data(found.root, found)
+                if output.is_data and not watch:
+                    print_data(data, output)
+                elif data != shown:
+                    if shown and output.is_table:
+                        click.echo()
+                    _print(found, output)
+                shown = data
+                if not watch:
+                    return
 
 
-async def _watch(
-    search: _Search,
-    target: NamedResource,
-    root: TreeNode,
-    readiness: Mapping[ObjectRef, str],
-    output: OutputFormat,
-) -> NoReturn:
-    """Print the tree after each change, also after a deletion. Raises ApiError."""
-    shown = _data(root, readiness)
-    while True:
-        await asyncio.sleep(_POLL_SECONDS)
-        try:
-            root, readiness = await search.tree(target)
-        except NotFound:
-            root, readiness = replace(root, children=[]), {root.ref: _DELETED}
-        if (data := _data(root, readiness)) == shown:
-            continue
-        shown = data
-        if output.is_table:
-            click.echo()
-        _print(root, readiness, output)
-
-
-def _print(root: TreeNode, readiness: Mapping[ObjectRef, str], output: OutputFormat) -> None:
+def _print(found: _Found, output: OutputFormat) -> None:
     if output.is_data:
-        print_document(_data(root, readiness), output)
+        print_document(_data(found.root, found), output)
         return
     if output is OutputFormat.NAME:
-        for node in root.all:
+        for node in found.root.all:
             click.echo(node.ref.full_name)
         return
     is_wide = output is OutputFormat.WIDE
     header = (*_HEADER, "NAMESPACE", "API VERSION", "PRUNE") if is_wide else _HEADER
-    rows = [
-        _row(prefix, node, readiness.get(node.ref, ""), is_wide=is_wide)
-        for prefix, node in _lines(root)
-    ]
+    rows = [_row(prefix, node, found, is_wide=is_wide) for prefix, node in _lines(found.root)]
     print_table(header, rows)
 
 
@@ -231,11 +306,32 @@ class _Search:
     skipped: set[str] = field(default_factory=set)
     """Kinds that could not be listed."""
 
-    async def tree(self, target: NamedResource) -> tuple[TreeNode, dict[ObjectRef, str]]:
-        """Return a resource with its objects, and their readiness as a word. Raises ApiError."""
+    async def tree(self, target: NamedResource, operators: Operators) -> _Found:
+        """Return a resource with its objects, their readiness and runs. Raises ApiError."""
         body = await self.cluster.read(target)
         root = tree_of(body, target.ref, await self._objects())
-        return root, await self._readiness(root)
+        plurals = {each.gvk: each.plural for each in self.cluster.served}
+        runs = await self._runs(operators, target.ref, uid_of(body))
+        return _Found(root, await self._readiness(root), plurals, runs)
+
+    async def _runs(self, operators: Operators, ref: ObjectRef, uid: str) -> RunsOfTree:
+        """Return the runs of a resource; without an operator, those of Events."""
+        from operator_runner.telemetry.runs.received import check_run  # noqa: PLC0415
+        from operator_runner.tools.runs.listing import from_events, newest  # noqa: PLC0415
+        from operator_runner.tools.runs.run_details import find_run  # noqa: PLC0415
+
+        query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name}
+        query |= {"namespace": ref.namespace} if ref.namespace else {}
+        listed = await operators.collect("/runs", check_run, {**query, "limit": "100"})
+        found = newest([each for each in listed if each["resource"].get("uid") in {None, uid}])
+        try:
+            if not found:
+                return RunsOfTree(await from_events(self.cluster, query))
+            ended = next((each for each in found if "finished" in each), None)
+            last = None if ended is None else (await find_run(operators, str(ended["id"])))[0]
+        except ApiError:
+            return RunsOfTree(found)
+        return RunsOfTree(found, None if last is None else touched_by(last))
 
     async def _objects(self) -> dict[ObjectRef, Json]:
         """Return the metadata of all objects that can be listed. Raises ApiError."""
@@ -327,16 +423,19 @@ def _below(node: TreeNode, indent: str) -> Iterator[tuple[str, TreeNode]]:
         yield from _below(child, f"{indent}{'   ' if is_last else '│  '}")
 
 
-def _row(prefix: str, node: TreeNode, ready: str, *, is_wide: bool) -> tuple[str, ...]:
+def _row(prefix: str, node: TreeNode, found: _Found, *, is_wide: bool) -> tuple[str, ...]:
     from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415
 
     now = datetime.now(UTC)
-    writer = last_writer(node.metadata)
+    last = last_writer(node.metadata)
+    writer = found.runs.writer(found.root.ref, last) or "-"
+    if found.is_marked(node):
+        writer += f" ({_NOT_TOUCHED})"
     row = (
         f"{prefix}{kind_name(node.ref.gvk)}/{node.ref.name}",
-        ready or "-",
-        writer.manager or "-",
-        "-" if writer.at is None else age(now - writer.at),
+        found.readiness.get(node.ref) or "-",
+        writer,
+        "-" if last.at is None else age(now - last.at),
         age(now - datetime.fromisoformat(node.metadata["creationTimestamp"])),
     )
     if not is_wide:
@@ -353,7 +452,7 @@ def _prune_state(metadata: Json) -> str:
     return "disabled" if annotations.get(PRUNE_ANNOTATION) == "disabled" else "member"
 
 
-def _data(node: TreeNode, readiness: Mapping[ObjectRef, str]) -> Json:
+def _data(node: TreeNode, found: _Found) -> Json:
     """Return the tree for `--output=json`."""
     writer = last_writer(node.metadata)
     data = {
@@ -362,10 +461,11 @@ def _data(node: TreeNode, readiness: Mapping[ObjectRef, str]) -> Json:
         "namespace": node.ref.namespace,
         "name": node.ref.name,
         "uid": node.metadata.get("uid"),
-        "readiness": readiness.get(node.ref, ""),
+        "readiness": found.readiness.get(node.ref, ""),
+        "lastRun": _NOT_TOUCHED if found.is_marked(node) else "",
         "prune": _prune_state(node.metadata),
-        "lastWriter": writer.manager,
+        "lastWriter": found.runs.writer(found.root.ref, writer),
         "lastWritten": writer.at.isoformat() if writer.at is not None else "",
-        "children": [_data(child, readiness) for child in node.children],
+        "children": [_data(child, found) for child in node.children],
     }
     return {name: value for name, value in data.items() if value}

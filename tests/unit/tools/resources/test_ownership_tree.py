@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
-from operator_runner.tools.resources.tree import TreeNode, last_writer, tree_of
+from operator_runner.tools.resources.tree import (
+    LastWriter,
+    RunsOfTree,
+    TreeNode,
+    last_writer,
+    touched_by,
+    tree_of,
+)
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 
@@ -68,3 +76,36 @@ def test_the_last_writer_is_not_that_of_the_status() -> None:
     assert last_writer({"managedFields": fields}).manager == "kubectl-edit"
     assert last_writer({}).manager == ""
     assert last_writer({"managedFields": [{"manager": "x", "time": "odd"}]}).at is None
+
+
+def test_an_object_was_last_written_by_a_run_of_the_resource() -> None:
+    """Field managers of roles alone; without a run at that time the manager is shown."""
+    run: Json = {"id": "4f0c", "started": "2026-01-01T12:00:05.300Z"}
+    run["finished"] = "2026-01-01T12:00:09.000Z"
+    runs = RunsOfTree([run])
+
+    def shown(manager: str, second: int) -> str:
+        at = datetime(2026, 1, 1, 12, 0, second, tzinfo=UTC)
+        return runs.writer(FOO, LastWriter(manager, at))
+
+    assert shown("OpenAPI-Generator", 5) == "operator-runner, run 4f0c"
+    assert shown("foo.example.com", 9) == "operator-runner, run 4f0c"
+    assert shown("OpenAPI-Generator", 10) == "OpenAPI-Generator"
+    assert shown("kubectl-edit", 6) == "kubectl-edit"
+
+
+def test_objects_that_the_last_run_did_not_touch_are_known_after_a_complete_success() -> None:
+    """Created objects have their kind, and those that were read or patched their plural."""
+    path = "/api/v1/namespaces/default/secrets/s"
+    created = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "c"}
+    run: Json = {
+        "outcome": "succeeded",
+        "writes": [{"object": created, "verb": "create"}],
+        "requests": [{"method": "GET", "path": path}, {"method": "GET", "path": "/version"}],
+    }
+    runs = RunsOfTree([run], touched_by(run))
+    assert runs.has(ref("ConfigMap", "c"), "configmaps")
+    assert runs.has(ref("Secret", "s"), "secrets")
+    assert not runs.has(ref("Secret", "old"), "secrets")
+    for unknown in ({"outcome": "failed"}, {"dropped": {"requests": 1}}):
+        assert touched_by({**run, **unknown}) is None
