@@ -11,6 +11,7 @@ import structlog
 
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.workqueue import Item, WorkQueue
+from operator_runner.core.durations import short_duration
 from operator_runner.core.errors import (
     ApiError,
     Conflict,
@@ -251,9 +252,8 @@ class Dispatcher:
             self._on_deleted(key)
         if isinstance(result, Succeeded) and result.after is not None:
             seconds = result.after.total_seconds()
-            self._queue.add_after(
-                key, Cause(result.trigger, f"{seconds:g} s"), _spread(seconds, result.trigger)
-            )
+            cause = Cause(result.trigger, short_duration(result.after))
+            self._queue.add_after(key, cause, _spread(seconds, result.trigger))
             return "requeue_after"
         return "error" if isinstance(result, NoRun) and result.failed else "success"
 

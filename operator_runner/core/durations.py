@@ -55,6 +55,12 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(microseconds=-microseconds if negative else microseconds)
 
 
+def short_duration(value: timedelta) -> str:
+    """Write a duration without units that are zero at its end: `10h`, `1m30s`, `0s`."""
+    text = format_duration(value)
+    return re.sub(r"(?<=h)0m$", "", re.sub(r"(?<=m)0s$", "", text))
+
+
 def format_duration(value: timedelta) -> str:
     """Write a duration as Go prints it: `10h0m0s`, `1.5s`, `250ms`, `0s`."""
     microseconds = value // timedelta(microseconds=1)

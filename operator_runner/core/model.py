@@ -658,6 +658,7 @@ class RunApiRequest:
     """A request of a run to the API server, without query and body.
 
     `at` is its start in seconds since the epoch, `seconds` the time until the response began.
+    `refusal` is why the proxy did not forward it, or why the API server did not answer; else empty.
     """
 
     method: str
@@ -665,6 +666,7 @@ class RunApiRequest:
     status: int
     at: float
     seconds: float
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

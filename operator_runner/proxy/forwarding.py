@@ -96,7 +96,8 @@ class Forwarder:
     ) -> None:
         """`admission` decides on writes; `recorder` records the permissions that requests need.
 
-        `on_request` is called for each request of a run after its response has begun, and
+        `on_request` is called for each request of a run after its response has begun, or if it is
+        not forwarded, and
         `on_unserved` if it is about a resource that is not served: the client's discovery is old.
         """
         self._on_request = on_request
@@ -113,6 +114,14 @@ class Forwarder:
 
         Requests without a grant have no owner: the proxy adds no owner to their objects.
         """
+        began = time.time()
+        try:
+            return await self._forward(request, grant)
+        except StatusError as error:
+            self._report_request(request, grant, error.code, began, str(error))
+            raise
+
+    async def _forward(self, request: web.BaseRequest, grant: Grant | None) -> web.StreamResponse:
         _check_target(request.raw_path)
         self._check_impersonation(request)
         await _send_continue(request)
@@ -179,12 +188,17 @@ class Forwarder:
             )
 
     def _report_request(
-        self, request: web.BaseRequest, grant: Grant | None, status: int, began: float
+        self,
+        request: web.BaseRequest,
+        grant: Grant | None,
+        status: int,
+        began: float,
+        refusal: str = "",
     ) -> None:
         """Report a request of a run; `began` is in seconds since the epoch."""
         if self._on_request is not None and grant is not None and grant.run_id:
             seconds = time.time() - began
-            answered = RunApiRequest(request.method, request.path, status, began, seconds)
+            answered = RunApiRequest(request.method, request.path, status, began, seconds, refusal)
             self._on_request(grant.run_id, answered)
 
     def _report_unserved(self, info: RequestInfo | None, upstream: aiohttp.ClientResponse) -> None:

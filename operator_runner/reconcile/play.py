@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
 
 import structlog
 
+from operator_runner.core.durations import short_duration
 from operator_runner.core.model import (
     Cause,
+    EventSpec,
     Json,
     ObjectRef,
     RunEvent,
@@ -31,6 +36,7 @@ from operator_runner.reconcile.variables import extra_vars, templated_fields
 
 _log = structlog.get_logger(__name__)
 _TEMPLATE_WARNING = "Text of the resource is evaluated as a template"
+_LONG_TASK = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,37 @@ class PendingRun:
         )
 
 
+class LongTasks:
+    """Calls `report` with each task of a run that takes longer than `limit`, while it runs."""
+
+    def __init__(
+        self, report: Callable[[str], Coroutine[Any, Any, None]], limit: timedelta = _LONG_TASK
+    ) -> None:
+        """`report` must not raise."""
+        self._report = report
+        self._limit = limit
+        self._timer: asyncio.TimerHandle | None = None
+        self._reports: set[asyncio.Task[None]] = set()
+
+    def on_event(self, event: RunEvent) -> None:
+        """Take an event of the run; a task ends with the start of the next one, or the run."""
+        if event.kind == "playbook_on_task_start":
+            self.end()
+            task = str(event.data.get("task") or event.data.get("name") or "")
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._limit.total_seconds(), self._begin_report, task)
+
+    def end(self) -> None:
+        """Stop measuring."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _begin_report(self, task: str) -> None:
+        reporting = asyncio.ensure_future(self._report(task))
+        self._reports.add(reporting)
+        reporting.add_done_callback(self._reports.discard)
+
+
 class PlayRunner:
     """Runs plays."""
 
@@ -96,19 +133,21 @@ class PlayRunner:
             request = self._request(pending, overrides, kubeconfig)
             raw = self._ansible.raw_output or (overrides.verbosity or 0) > 0
             play_log = PlayLog(pending.ref, pending.run_id, self._ansible, raw=raw)
+            long_tasks = LongTasks(lambda task: self._report_long_task(pending, task))
             records = self._deps.records
             outcome: RunOutcome | None = None
             records.started(pending.ref, request.uid, pending.run_id, pending.causes)
             try:
                 async with self._deps.run_guard(pending.body, watch):
                     outcome = await self._deps.executor.run(
-                        request, self._event_handler(pending, play_log)
+                        request, self._event_handler(pending, play_log, long_tasks)
                     )
                 if watch.prune is not None:
                     outcome = await prune_after(self._deps, pending, outcome)
                 play_log.end(outcome)
                 return outcome
             finally:
+                long_tasks.end()
                 records.ended(pending.run_id, outcome, request.max_artifacts)
 
     def _request(self, pending: PendingRun, overrides: Overrides, kubeconfig: str) -> RunRequest:
@@ -145,7 +184,19 @@ class PlayRunner:
             environment=self._deps.run_environment(pending.run_id),
         )
 
-    def _event_handler(self, pending: PendingRun, play_log: PlayLog) -> Callable[[RunEvent], None]:
+    async def _report_long_task(self, pending: PendingRun, task: str) -> None:
+        limit = short_duration(_LONG_TASK)
+        _log.warning("Task is still running", task=task, after=limit)
+        note = (
+            f"task '{task}' has been running for {limit}; its output: operator-runner runs logs"
+            f" {pending.run_id}; to end such runs, set `timeout` in watches.yaml"
+        )
+        event = EventSpec("LongTask", note, warning=True, run_id=pending.run_id)
+        await self._deps.cluster.emit(pending.body, event)
+
+    def _event_handler(
+        self, pending: PendingRun, play_log: PlayLog, long_tasks: LongTasks
+    ) -> Callable[[RunEvent], None]:
         """Return what each event of a run is given to."""
         gvk = pending.watch.gvk
 
@@ -153,6 +204,7 @@ class PlayRunner:
             play_log(event)
             self._deps.records.on_event(pending.run_id, event)
             pending.tasks(event)
+            long_tasks.on_event(event)
             if (timing := task_time(event)) is not None:
                 self._deps.on_task_end(gvk, *timing)
 

@@ -68,6 +68,7 @@ _WORDS = {
     "Failed": "failed",
     "ReconcileLoop": "looping",
     "NotIdempotent": "not idempotent",
+    "LongTask": "long task",
 }
 _COLUMNS = "{:<20}  {:>5}  {:>8}  {:<15}  {:<16}  {}"
 _HEADER = ("ENDED", "AGE", "DURATION", "RESULT", "RUN")

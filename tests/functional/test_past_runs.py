@@ -93,7 +93,7 @@ def test_each_kind_of_cause_is_reported_everywhere(
     period = {"ansible.sdk.operatorframework.io/reconcile-period": "1s"}
     role.write_text(works)
     kubectl.merge(KIND, "a", {"metadata": {"annotations": period}})
-    wait_for_cause(operator, "period: 1 s")
+    wait_for_cause(operator, "period: 1s")
     begun = {line["run_id"]: line for line in operator.lines("Reconciled")}
     assert all("seconds" in line for line in begun.values())
     assert operator.lines("Reconciling")[0]["cause"] == "spec: created"
@@ -117,7 +117,7 @@ def test_each_kind_of_cause_is_reported_everywhere(
     assert f"{owned} changed by kubectl-patch (data.text)" in by_events
     assert "not today" in by_events
     by_files = why("echo/a", *ours, f"--work-dir={operator.scratch / 'work'}")
-    assert "period: 1 s" in by_files
+    assert "period: 1s" in by_files
     operator.terminate()
     operator.start()
     wait_for_cause(operator, "start")

@@ -81,7 +81,7 @@ def test_a_role_with_requeue_after_is_run_again(
     version = kubectl.get(KIND, "a")["metadata"]["resourceVersion"]  # type: ignore[index]
     wait_for_runs(operator, 4)
     assert kubectl.get(KIND, "a")["metadata"]["resourceVersion"] == version  # type: ignore[index]
-    assert [line_of(operator, number)["cause"] for number in (1, 2)] == ["requeue_after: 2 s"] * 2
+    assert [line_of(operator, number)["cause"] for number in (1, 2)] == ["requeue_after: 2s"] * 2
     assert conditions(kubectl)["Heard"] == first["Heard"]
     assert first["Heard"]["observedGeneration"] == 1
     assert kubectl.get(KIND, "a")["status"]["size"] == 3  # type: ignore[index]
@@ -105,7 +105,7 @@ def test_a_new_annotated_period_counts_from_the_edit(kubectl: Kubectl, operator:
     wait_for_runs(operator, 3)
     eventually(
         lambda: [line["cause"] for line in operator.lines("Reconciled")][1:3],
-        lambda causes: causes == ["period: 2 s"] * 2,
+        lambda causes: causes == ["period: 2s"] * 2,
         details=operator.log,
     )
 

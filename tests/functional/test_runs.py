@@ -386,7 +386,7 @@ def test_runs_are_read_through_the_proxy_of_the_operators_pod(
         lambda: json.loads(running.cli("get", "echo/remote", "-o", "json"))["items"],
         lambda items: "nextRun" in items[0],
     )
-    assert item["nextCause"] == "period: 36000 s"
+    assert item["nextCause"] == "period: 10h"
 
     kubectl("create", "serviceaccount", "poor")
     kubectl("create", "rolebinding", "poor", "--clusterrole=view", f"{account[:-7]}poor")
@@ -423,7 +423,7 @@ def test_the_api_has_queue_schedules_and_dependents(running: RunningOperator) ->
         lambda: api(running, "/api/v1/queue?name=queued")["items"],
         lambda found: found and found[0]["state"] == "Delayed",
     )
-    assert entry["causes"] == [{"trigger": "period", "detail": "36000 s"}]
+    assert entry["causes"] == [{"trigger": "period", "detail": "10h"}]
     assert entry["due"] > ""
     [owned] = api(running, "/api/v1/dependents?name=queued")["items"]
     assert [each["kind"] for each in owned["objects"]] == ["ConfigMap"]

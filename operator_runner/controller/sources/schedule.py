@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from operator_runner.core.durations import short_duration
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.core.operator_state import ScheduleEntry
 from operator_runner.core.timetable import TickRecord, Timetable, format_time
@@ -41,8 +42,9 @@ class AnnotatedPeriods:
             return
         self._periods[ref] = period
         if period and period != before:
-            seconds = clamp_period(period).total_seconds()
-            self._enqueue_after(ref, Cause(Trigger.PERIOD, f"{seconds:g} s"), seconds)
+            clamped = clamp_period(period)
+            cause = Cause(Trigger.PERIOD, short_duration(clamped))
+            self._enqueue_after(ref, cause, clamped.total_seconds())
 
 
 _MAX_SLEEP_SECONDS = 30.0

@@ -116,7 +116,9 @@ _CHANGE = _object(
     before=_text,
     after=_text,
 )
-_REQUEST = _object({"method": _text, "path": _text}, status=_integer, at=_time, seconds=_number)
+_REQUEST = _object(
+    {"method": _text, "path": _text}, status=_integer, at=_time, seconds=_number, refused=_text
+)
 _DROPPED = _object(
     {}, tasks=_integer, writes=_integer, changes=_integer, requests=_integer, log=_integer
 )

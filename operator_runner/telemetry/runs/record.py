@@ -135,6 +135,8 @@ class RunRecorder:
             "at": _time(request.at),
             "seconds": round(request.seconds, 3),
         }
+        if request.refusal:
+            entry["refused"] = truncated(request.refusal, _TEXT_BYTES)
         self._append("requests", self._requests, MAX_REQUESTS, entry)
 
     def on_log(self, line: str) -> None:

@@ -125,12 +125,13 @@ def diff_lines(change: Json) -> Iterator[str]:
 
 
 def request_row(request: Json) -> tuple[str, ...]:
-    """Return the columns of a request to the API server."""
+    """Return the columns of a request to the API server; a refusal is that of the proxy."""
+    refusal = f" (refused by the proxy: {request['refused']})" if request.get("refused") else ""
     return (
         str(request.get("at") or "-"),
         duration(request.get("seconds")),
         str(request.get("status") or "-"),
-        f"{request.get('method')} {request.get('path')}",
+        f"{request.get('method')} {request.get('path')}{refusal}",
     )
 
 

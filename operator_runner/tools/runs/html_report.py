@@ -175,7 +175,9 @@ def _task_text(task: Json) -> tuple[str, str, str]:
 def _request_text(request: Json) -> tuple[str, str, str]:
     status = request.get("status")
     failed = isinstance(status, int) and status >= 400  # noqa: PLR2004
-    return f"{request.get('method')} {request.get('path')}", str(status), "failed" if failed else ""
+    refusal = f" refused by the proxy: {request['refused']}" if request.get("refused") else ""
+    name = f"{request.get('method')} {request.get('path')}"
+    return name, f"{status}{refusal}", "failed" if failed else ""
 
 
 _MAX_OUTPUT_CHARACTERS = 64 * 1024

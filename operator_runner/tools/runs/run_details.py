@@ -208,8 +208,10 @@ def _print(run: Json, output_text: str, output: OutputFormat) -> None:
         for line in change_lines(changes):
             colour = {"-": "red", "+": "green"}.get(line.strip()[:1])
             print_coloured(click.style(line, fg=colour) if colour else line)
-    if (requests := run.get("requests")) and output is OutputFormat.WIDE:
-        click.echo("\nRequests:")
+    is_wide = output is OutputFormat.WIDE
+    requests = [each for each in run.get("requests") or () if is_wide or each.get("refused")]
+    if requests:
+        click.echo("\nRequests:" if is_wide else "\nRefused requests:")
         print_table(REQUEST_HEADER, [request_row(each) for each in requests])
     if output_text.strip():
         click.echo(f"\nOutput:\n{printable(output_text).rstrip()}")

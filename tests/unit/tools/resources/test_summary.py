@@ -156,8 +156,8 @@ def test_the_queue_of_the_operator_has_the_next_run() -> None:
     """A period or a retry; the tick of a schedule stays if it is earlier."""
     plain = summarize(REF, body(IDLE, DONE))
     later, soon = NOON + timedelta(hours=10), NOON + timedelta(minutes=1)
-    found = with_next_run(plain, NextRun(later, None, "period: 36000 s"))
-    assert (found.next_run, found.next_cause) == (later, "period: 36000 s")
+    found = with_next_run(plain, NextRun(later, None, "period: 10h"))
+    assert (found.next_run, found.next_cause) == (later, "period: 10h")
     ticking = replace(plain, next_run=soon)
     assert with_next_run(ticking, NextRun(later)).next_run == soon
     assert with_next_run(plain, NextRun(None, 3)).queue_position == 3
@@ -193,8 +193,8 @@ def test_without_conditions_events_have_the_state() -> None:
     [
         (NextRun(NOON, state="Running"), SummaryState.RUNNING, "no"),
         (NextRun(NOON, state="Delayed", failures=2), SummaryState.FAILED, "no"),
-        (NextRun(NOON, state="Delayed", cause="period: 60 s"), SummaryState.SUCCEEDED, ""),
-        (NextRun(NOON, state="Delayed", cause="requeue_after: 60 s"), SummaryState.WAITING, ""),
+        (NextRun(NOON, state="Delayed", cause="period: 1m"), SummaryState.SUCCEEDED, ""),
+        (NextRun(NOON, state="Delayed", cause="requeue_after: 1m"), SummaryState.WAITING, ""),
         (NextRun(None, 1, state="Queued"), SummaryState.FAILED, "no"),
     ],
 )
