@@ -35,7 +35,7 @@ _COMMANDS: Mapping[str, str] = {
     "runs": "operator_runner.tools.runs.group:runs",
     "schema": "operator_runner.commands:print_schema",
     "suspend": "operator_runner.tools.resources.reconcile:suspend",
-    "tree": "operator_runner.tools.resources.tree:tree",
+    "tree": "operator_runner.tools.runs.tree:tree",
     "ui": "operator_runner.tools.ui.command:ui",
     "undeploy": "operator_runner.tools.undeploy.command:undeploy",
     "validate": "operator_runner.commands:validate",

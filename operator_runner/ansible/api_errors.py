@@ -12,6 +12,8 @@ import json
 import re
 from typing import Any
 
+from operator_runner.core.model import GVK
+
 _STEPS = re.compile(
     r"\A(?:Task failed: )?(?:Finalization of task args for '[^'\n]*' failed: )?"
     r"(?:Error while resolving value for '[^'\n]*': )?"
@@ -33,12 +35,14 @@ _STATUS = re.compile(
 _UNSERVED = re.compile(
     r"Failed to find exact match for (?P<version>\S+)\.(?P<kind>\w+) by \[kind, name, [^\]]*\]"
 )
-
+_UNSERVED_KIND = re.compile(
+    r"(?P<kind>\w+) of (?P<version>\S+) is not served: is its CRD installed\?"
+)
 _FACTS = re.compile(r"\((?:([A-Za-z][A-Za-z ]*), )?([1-5]\d\d)\)")
 """Reason and code of an answer in a readable message."""
 _COMMAND = re.compile(r"non-zero return code (-?\d+)")
 _REASONS = {
-    "NotServed": re.compile(r" is not served: is its CRD installed\?"),
+    "NotServed": _UNSERVED_KIND,
     "UndefinedVariable": re.compile(
         r"' is undefined|(?:object of type '\w+'|'\w+ object') has no attribute '"
     ),
@@ -81,6 +85,12 @@ def readable(message: str) -> str:
     elif not status:
         return without_quoted_objects(message)
     return without_quoted_objects(f"{before}{_text(status)}{after.rstrip()}")
+
+
+def unserved_kind(message: str) -> GVK | None:
+    """Return the kind that is not served according to a readable message, else None."""
+    found = _UNSERVED_KIND.search(message)
+    return None if found is None else GVK.of(found["version"], found["kind"])
 
 
 def reason_and_code(message: str, otherwise: str) -> tuple[str, int | None]:

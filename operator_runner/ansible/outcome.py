@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from operator_runner.ansible.api_errors import readable, reason_and_code
+from operator_runner.ansible.api_errors import readable, reason_and_code, unserved_kind
 from operator_runner.ansible.completeness import Completeness
 from operator_runner.ansible.templating.hints import with_type_hint
 from operator_runner.core.ansible_modules import Trait, has_trait
@@ -140,6 +140,7 @@ class OutcomeBuilder:
             path=path,
             reason=chosen if re.fullmatch(REASON_PATTERN, chosen) else reason,
             code=code,
+            unserved=unserved_kind(message),
         )
         self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)
 

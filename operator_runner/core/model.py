@@ -569,6 +569,7 @@ class TaskFailure:
     """A task that failed and was neither ignored nor rescued; `path` is `file:line` if known.
 
     `reason` is a word in CamelCase. `code` is that of an answer of the API, or of a command.
+    `unserved` is the kind that the API server does not serve.
     """
 
     task: str
@@ -576,6 +577,7 @@ class TaskFailure:
     path: str = ""
     reason: str = "TaskFailed"
     code: int | None = None
+    unserved: GVK | None = None
 
 
 @dataclass(frozen=True, slots=True)

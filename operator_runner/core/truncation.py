@@ -11,6 +11,15 @@ _MARK = re.compile(r" \[cut: \d{1,12} of (\d{1,12}) characters\] ")
 _MARK_BYTES = 64
 
 
+def shortened(text: str, characters: int) -> str:
+    """Return a text on one line of at most `characters`, cut in the middle, for a column."""
+    line = " ".join(text.split())
+    if len(line) <= characters:
+        return line
+    first = (characters - 3) // 2
+    return f"{line[:first]}...{line[first + 3 - characters :]}"
+
+
 def truncated(text: str, limit: int) -> str:
     """Return a text of at most `limit` bytes of UTF-8; a mark shows how much was cut.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operator_runner.core.errors import Invalid, NotFound
+from operator_runner.core.errors import ApiError, Invalid, NotFound
 from operator_runner.core.fencing import Fences
-from operator_runner.core.model import EventSpec, Json, ObjectRef
+from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
-from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.discovery import ApiResource, Discovery, explain_missing
 from operator_runner.kube.events import EventRecorder
 
 
@@ -61,6 +61,14 @@ class KubeCluster:
             return await self._patch(ref, path, patch)
         except NotFound as error:
             raise _explained(error, resource) from error
+
+    async def explain_missing(self, gvk: GVK) -> str:
+        """Return cause and hint for a kind that is not served; empty if it is, or if unknown."""
+        try:
+            served = {each.gvk for each in await self._discovery.served()}
+        except ApiError:
+            return ""
+        return "" if gvk in served else explain_missing(gvk, sorted(served))
 
     async def emit(self, body: Json, event: EventSpec) -> None:
         """Record a Kubernetes Event about the object; a failure to do so is only logged."""

@@ -142,6 +142,7 @@ class PlayRunner:
                     outcome = await self._deps.executor.run(
                         request, self._event_handler(pending, play_log, long_tasks)
                     )
+                outcome = await self._explained(outcome)
                 if watch.prune is not None:
                     outcome = await prune_after(self._deps, pending, outcome)
                 play_log.end(outcome)
@@ -183,6 +184,17 @@ class PlayRunner:
             ),
             environment=self._deps.run_environment(pending.run_id),
         )
+
+    async def _explained(self, outcome: RunOutcome) -> RunOutcome:
+        """Add the nearest kind to a failure about one that is not served."""
+        first, *others = outcome.failures or (None,)
+        if first is None or first.unserved is None:
+            return outcome
+        hint = await self._deps.cluster.explain_missing(first.unserved)
+        if not hint or hint in first.message:
+            return outcome
+        failures = (replace(first, message=f"{first.message} ({hint})"), *filter(None, others))
+        return replace(outcome, failures=failures)
 
     async def _report_long_task(self, pending: PendingRun, task: str) -> None:
         limit = short_duration(_LONG_TASK)

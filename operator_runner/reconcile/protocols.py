@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from operator_runner.core.model import (
+    GVK,
     Cause,
     EventSpec,
     FieldChange,
@@ -37,6 +38,12 @@ class ClusterClient(Protocol):
         """Merge `status` into the status subresource if `body` is still current, else Conflict.
 
         Raises Invalid if the status does not fit the schema of its CRD.
+        """
+
+    async def explain_missing(self, gvk: GVK) -> str:
+        """Return cause and hint for a kind that is not served; never raises.
+
+        It is empty if the kind is served, or if that is unknown.
         """
 
     async def emit(self, body: Json, event: EventSpec) -> None:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from operator_runner.core.truncation import shortened
+
 Json = dict[str, Any]
 
 _MESSAGE_CHARACTERS = 400
@@ -40,7 +42,7 @@ class Failure:
         """Return one line, shortened."""
         where = f" ({self.path})" if self.path else ""
         task = f"task {self.task!r}{where}: " if self.task else ""
-        return f"{task}{_short(self.message, _MESSAGE_CHARACTERS)}"
+        return f"{task}{shortened(self.message, _MESSAGE_CHARACTERS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class FieldDifference:
         if self.before is None or self.after is None:
             return f"{self.path} (hidden)"
         values = [
-            _short(value, _VALUE_CHARACTERS) or "absent" for value in (self.before, self.after)
+            shortened(value, _VALUE_CHARACTERS) or "absent" for value in (self.before, self.after)
         ]
         return f"{self.path}: {values[0]} -> {values[1]}"
 
@@ -270,8 +272,3 @@ def _identity(written: WrittenObject) -> Json:
 
 def _relative(path: str, project: Path) -> str:
     return path.removeprefix(f"{project}/")
-
-
-def _short(text: str, characters: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= characters else f"{line[: characters - 3]}..."

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from operator_runner.core.errors import Conflict, Invalid, NotFound
-from operator_runner.core.model import EventSpec, Json, ObjectRef
+from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
 
 
 def merged(target: Any, patch: Any) -> Any:
@@ -34,6 +34,10 @@ class FakeCluster:
         self.events: list[EventSpec] = []
         self.reads = 0
         self.before_write: Callable[[], None] = lambda: None
+
+    async def explain_missing(self, gvk: GVK) -> str:
+        """See the port: nothing that is asked about is served."""
+        return f"did you mean {gvk.kind.title()}?"
 
     def edit(self, ref: ObjectRef, change: Callable[[Json], None]) -> None:
         """Change an object as another client would."""

@@ -16,6 +16,7 @@ import click
 
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef, uid_of
+from operator_runner.core.truncation import shortened
 from operator_runner.telemetry.redaction import printable
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
@@ -254,9 +255,7 @@ class _Table:
                 summary.problem or summary.why_at(now),
             )
         else:
-            why = summary.why_at(now)
-            cut = why if len(why) <= _WHY_CHARACTERS else f"{why[: _WHY_CHARACTERS - 3]}..."
-            row = (*row, cut)
+            row = (*row, shortened(summary.why_at(now), _WHY_CHARACTERS))
         return (ref.namespace or "-", *row) if self._all_namespaces else row
 
     def _name(self, ref: ObjectRef) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from operator_runner.core.model import GVK, Json
+from operator_runner.core.truncation import shortened
 from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.record import causes_text
 from operator_runner.tools.resources.cluster import kind_name
@@ -162,8 +163,7 @@ def since(time: Any, now: datetime) -> str:
 
 def cut(text: str) -> str:
     """Shorten a text for a column."""
-    line = " ".join(text.split())
-    return line if len(line) <= _CAUSE_CHARACTERS else f"{line[: _CAUSE_CHARACTERS - 3]}..."
+    return shortened(text, _CAUSE_CHARACTERS)
 
 
 def time_of(text: Any) -> datetime | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core.truncation import truncated
+from operator_runner.core.truncation import shortened, truncated
 
 
 @given(st.text(), st.integers(101, 400))
@@ -43,3 +43,10 @@ def test_a_mark_that_a_resource_contains_is_harmless() -> None:
     """Python converts no number of thousands of digits."""
     forged = f" [cut: {'9' * 5000} of {'9' * 5000} characters] "
     assert len(truncated(forged * 3, 300)) <= 300
+
+
+def test_a_text_of_a_column_keeps_its_end_where_the_cure_is() -> None:
+    """On one line, without a mark of its length."""
+    assert shortened("a  b\nc", 10) == "a b c"
+    found = shortened("the cause is long " * 3 + "fix it", 20)
+    assert (len(found), found) == (20, "the caus...ng fix it")

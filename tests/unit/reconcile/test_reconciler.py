@@ -30,6 +30,7 @@ from operator_runner.core.model import (
     RunEvent,
     RunOutcome,
     Stats,
+    TaskFailure,
     Trigger,
     Watch,
     uid_of,
@@ -142,6 +143,17 @@ async def test_a_success_is_reported_and_requeued_after_the_period() -> None:
     assert case.executor.requests[0].content == MAIN
     assert case.executor.requests[0].kubeconfig.startswith("kubeconfig of a Foo")
     assert case.access.open == 0
+
+
+async def test_a_kind_that_is_not_served_is_reported_with_the_nearest_one() -> None:
+    """In the condition, as in the records and Events of the run."""
+    message = "Deploymnt of app/v1 is not served: is its CRD installed?"
+    unserved = TaskFailure("Write", message, unserved=GVK("app", "v1", "deployment"))
+    outcome = RunOutcome(Stats(ok=1), (unserved,))
+    case = Case(PLAIN, FakeCluster(resource()), outcome)
+    await case.reconciler.reconcile(REF, SPEC)
+    found = (await case.conditions())["Failure"]["message"]
+    assert found.startswith(f"{message} (did you mean Deployment?)")
 
 
 @pytest.mark.parametrize("outcome", [success(), failure("copy", "no")])

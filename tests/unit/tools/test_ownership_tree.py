@@ -7,7 +7,7 @@ from typing import Any
 
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
-from operator_runner.tools.resources.tree import (
+from operator_runner.tools.runs.tree import (
     LastWriter,
     RunsOfTree,
     TreeNode,
