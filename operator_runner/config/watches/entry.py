@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from operator_runner.config.watches import expressions
+from operator_runner.config.watches import definitions, expressions
 from operator_runner.config.watches.conversions import ConversionReader
 from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.document import YamlValue
@@ -72,6 +72,7 @@ class EntryReader:
 
     def _read(self, fields: MapReader) -> Watch:
         gvk = self._gvk(fields)
+        definitions.put_in(fields)
         is_strict = fields.choice("profile") == Profile.STRICT
         native_types = fields.optional_flag("nativeTypes")
         ownership = _ownership(fields, is_strict=is_strict)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jmespath
-from jmespath import exceptions, functions
+from jmespath import exceptions, functions, lexer
 
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import Json
@@ -24,6 +24,7 @@ class _Functions(functions.Functions):
 
 _FUNCTIONS = _Functions.FUNCTION_TABLE
 _OPTIONS = jmespath.Options(custom_functions=_Functions())
+_NAME = "unquoted_identifier"
 _ENDS_EARLY = "the expression ends too early"
 _MAX_ERROR_BYTES = 1024
 
@@ -113,6 +114,25 @@ def top_level_fields(expression: str) -> frozenset[str] | None:
     """Return the top-level fields of an object that an expression reads; None: it may read any."""
     found = set(_roots(jmespath.compile(expression).parsed))
     return None if "" in found else frozenset(found)
+
+
+def fields_of(root: str, expression: str) -> list[tuple[int, int, str]]:
+    """Return start, end and name of each `root.NAME` in the text of an expression.
+
+    An expression with an invalid token has none; `check` reports it.
+    """
+    try:
+        tokens = list(lexer.Lexer().tokenize(expression)) if root in expression else []
+    except (exceptions.EmptyExpressionError, exceptions.LexerError):
+        return []
+    found = []
+    for number, token in enumerate(tokens[:-2]):
+        dot, name = tokens[number + 1 : number + 3]
+        types = (token["type"], dot["type"], name["type"])
+        is_first = not number or tokens[number - 1]["type"] != "dot"
+        if token["value"] == root and is_first and types == (_NAME, "dot", _NAME):
+            found.append((token["start"], name["end"], str(name["value"])))
+    return found
 
 
 def is_true(value: Any) -> bool:

@@ -360,6 +360,11 @@ ENTRY_KEYS = (
         "Declared conditions that Ready of kstatus needs; Available if absent and declared.",
     ),
     Key(
+        "define",
+        Shape.EXPRESSIONS,
+        "Named JMESPath; other expressions of the entry use it as define.NAME.",
+    ),
+    Key(
         "wakeOn",
         Shape.MAPS,
         "Fields of dependents and references, such as those of their status, that run the role.",

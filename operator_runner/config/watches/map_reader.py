@@ -74,6 +74,10 @@ class MapReader:
         item = self._items.get(name)
         return None if item is None or item.value is None else item
 
+    def put(self, name: str, item: YamlValue) -> None:
+        """Replace the value of a key."""
+        self._items[name] = item
+
     def text(self, name: str) -> str:
         """Return text, empty if absent."""
         item = self._shaped(name, Shape.TEXT)

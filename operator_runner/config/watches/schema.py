@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from operator_runner.config.watches.definitions import NAME as DEFINED_NAME
 from operator_runner.config.watches.execution import (
     NAMED_OBJECTS,
     TEMPLATE_FIELDS,
@@ -79,6 +80,10 @@ def _entry() -> Json:
     entry["allOf"] = [*entry["allOf"], _chosen_if_deselected(), _no_preview_of_jobs()]
     chosen = properties["wakeOn"]["items"]["properties"]["fields"]
     chosen |= {"type": "array", "minItems": 1, "items": _FILLED}
+    properties["define"] |= {
+        "propertyNames": _pattern(DEFINED_NAME),
+        "additionalProperties": _FILLED,
+    }
     _close_status(properties["status"]["properties"])
     kinds = properties["prune"]["anyOf"][-1]["properties"]["kinds"]
     kinds["items"] = {"anyOf": [{"enum": list(PROTECTED_KINDS)}, _VARIABLE]}

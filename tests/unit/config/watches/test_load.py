@@ -284,6 +284,41 @@ status:
     assert plain.status == DeclaredStatus({"ok": "result.ok"})
 
 
+def test_named_expressions_are_put_in_where_they_are_used(project: Path) -> None:
+    """In parentheses, in all keys with expressions; names use others, and texts stay."""
+    watch = read_one(
+        project,
+        """\
+group: example.com
+define:
+  web: dependents[?kind == 'Deployment'] | [0]
+  replicas: define.web.spec.replicas
+  phase: status.phase
+wakeOn: [{version: v1, kind: Pod, fields: [define.phase]}]
+triggers: [{version: v1, kind: Node, matching: "define.phase && 'define.phase'"}]
+status: {fields: {size: "define.replicas || `0`", other: resource.define.web}}""",
+    )
+    web = "(dependents[?kind == 'Deployment'] | [0])"
+    assert watch.status == DeclaredStatus(
+        {"size": f"({web}.spec.replicas) || `0`", "other": "resource.define.web"},
+        uses_dependents=True,
+    )
+    assert watch.wake_on[0].fields == ("(status.phase)",)
+    assert watch.triggers[0].matching == "(status.phase) && 'define.phase'"
+
+
+def test_a_named_expression_without_use_is_a_warning(project: Path) -> None:
+    """It may be misspelt where it is meant; the size of expressions is bounded."""
+    (warning,) = read(project, f"{HEAD}  define: {{a: x}}\n").warnings
+    assert warning.endswith("[0].define.a: no expression uses define.a; remove it")
+    names = [
+        f"n{number}: '[define.n{number - 1}, define.n{number - 1}]'" for number in range(1, 40)
+    ]
+    text = f"{HEAD}  when: define.n39\n  define: {{n0: x, {', '.join(names)}}}\n"
+    with pytest.raises(ConfigError, match="longer than 16384 characters with the names put in"):
+        read(project, text)
+
+
 @pytest.mark.parametrize(
     ("line", "warning"),
     [

@@ -31,6 +31,7 @@ BEYOND = re.compile(
     r"needs the status to be written|dependents are not watched|written by the operator itself|"
     r"duplicate condition|is not one of the conditions of|is not one of resource, dependents|"
     r"of the container run cannot be set|"
+    r"unknown name define|named expressions use each other|with the names put in|"
     r"invalid image|invalid quantity|unknown resource|is more than its limit"
 )
 BASE = {"version": "v1", "kind": "Web", "role": "web"}
