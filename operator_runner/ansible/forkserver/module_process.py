@@ -38,8 +38,8 @@ def become_module(message: int, out: int, err: int, ended: int) -> NoReturn:
     process, status = os.getpid(), 1
     try:
         call = received_call(message)
-        ended = start_afresh(ended, out, err)
-        status = run_module(call)
+        ended = _start_afresh(ended, out, err)
+        status = _run_module(call)
     except KeyboardInterrupt:
         traceback.print_exc()
         status = 128 + signal.SIGINT
@@ -55,15 +55,14 @@ _KEPT = 3
 """The first descriptor after the standard ones."""
 
 
-def start_afresh(kept: int, out: int | None = None, err: int | None = None) -> int:
+def _start_afresh(kept: int, out: int, err: int) -> int:
     """Begin as a program, with one descriptor beside the standard ones; return its new number.
 
-    Programs do not inherit it. The input is empty, output is discarded unless it has a descriptor.
+    Programs do not inherit it. The input is empty.
     """
     gc.freeze()
-    nothing, nowhere = os.pipe()
-    outputs = (nowhere if each is None else each for each in (out, err))
-    for stream, descriptor in enumerate((nothing, *outputs)):
+    nothing, _ = os.pipe()
+    for stream, descriptor in enumerate((nothing, out, err)):
         os.dup2(descriptor, stream)
     if kept != _KEPT:
         os.dup2(kept, _KEPT)
@@ -73,7 +72,7 @@ def start_afresh(kept: int, out: int | None = None, err: int | None = None) -> i
     return _KEPT
 
 
-def run_module(call: ModuleCall) -> int:
+def _run_module(call: ModuleCall) -> int:
     """Run the module in the process environment of its task; return its exit status."""
     os.chdir(call.cwd)
     os.umask(call.umask)

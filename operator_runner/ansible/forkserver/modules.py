@@ -28,7 +28,7 @@ from ansible.plugins.shell.sh import ShellModule
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from operator_runner.ansible.data_maps import module_arguments
-from operator_runner.ansible.forkserver import facts_in_play, modules_in_play
+from operator_runner.ansible.forkserver import modules_in_play
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, call_module
 from operator_runner.ansible.forkserver.module_effects import current_umask
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
@@ -146,9 +146,6 @@ def _exec_command(
     call = payload.call
     if connection.cwd is not None:
         call = replace(call, cwd=os.fsdecode(connection.cwd))
-    printed = facts_in_play.gather(call)
-    if printed is not None:
-        return 0, printed, b""
     ended = modules_in_play.run_module(call)
     if ended is not None:
         return ended

@@ -112,10 +112,6 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     replace("ansible.cli:init_plugin_loader", lambda *_: None)
     patches.install("events-in-output")
     patches.install("module-forks", requests)
-    if "cached-facts" in patches:
-        from operator_runner.ansible.forkserver import facts_in_play
-
-        facts_in_play.install()
     patches.install("temporary-directories")
     patches.install("tasks-in-play")
     patches.install("task-prompts")

@@ -116,10 +116,7 @@ _LATE = (
     "kubernetes.client.models.v1_object_meta",
 )
 """Imports of these modules while they work; tests/contract/ansible/test_preloaded.py looks."""
-_PATCHES = (
-    *("compiled-templates", "deep-copies", "plugin-lookups", "cached-facts", "caller-frames"),
-    "data-maps",
-)
+_PATCHES = (*("compiled-templates", "deep-copies", "plugin-lookups", "caller-frames", "data-maps"),)
 """Patches that hold in the fork server, and so in all its forks."""
 _FIRST = "existing-projects"
 """The patch that decides which collections are loaded."""

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 import psutil
 
@@ -44,9 +44,6 @@ from operator_runner.ansible.process_tree import (
     signal_descendants,
 )
 from operator_runner.ansible.runner import run_environment, write_line
-
-if TYPE_CHECKING:
-    from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
 _ORPHANS_SECONDS = 1.0
 """Time for the processes of a killed run."""
@@ -179,7 +176,6 @@ class Server:
         self._handed_over = 0
         self._is_prepared = False
         self._role_files = _role_files(patches)
-        self._facts = _fact_gathering(environment) if "cached-facts" in patches else None
 
     def serve(self) -> None:
         """Fork as ordered and reap what ends, until the control socket closes."""
@@ -191,9 +187,7 @@ class Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._reap()
         while True:
-            facts = [] if self._facts is None else self._facts.watched
-            watched: list[Any] = [self._control, wake_reader, *facts]
-            ready = wait_readable(watched, self._idle_timeout())
+            ready = wait_readable([self._control, wake_reader], self._idle_timeout())
             if not ready and self._role_files.is_pending:
                 self._role_files.step()
             elif not ready:
@@ -201,12 +195,9 @@ class Server:
                     # Loaded at the operator's start, not for a run: many runs will follow. Later,
                     # the runs in progress would keep the memory as it was before.
                     self._prepare()
-                self._gather_facts()
                 # If no fork is possible, the next run reports it.
                 with contextlib.suppress(OSError):
                     self._spare = self._fork()
-            if self._facts is not None and set(ready) & {*facts} and self._facts.receive():
-                self._drop_spare()
             if wake_reader in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_reader, 4096)
@@ -247,9 +238,6 @@ class Server:
                     _answer(operator, {"refused": str(error)})
                 self._handed_over += 1
                 self._role_files.note(Path(order["content"]))
-                if self._facts is not None:
-                    self._facts.note(order["sandbox"])
-        self._gather_facts()
         return True
 
     def _changed_file(self, requested_at: float) -> str | None:
@@ -265,14 +253,6 @@ class Server:
         if changed is None:
             self._compared = now
         return changed
-
-    def _gather_facts(self) -> None:
-        if self._facts is None:
-            return
-        with contextlib.suppress(OSError):  # runs gather them themselves
-            gatherer = self._facts.begin_if_due()
-            if gatherer is not None:
-                self._runs.add(gatherer)
 
     def _retire(self) -> None:
         """Accept no further run; those in progress continue."""
@@ -395,13 +375,6 @@ def _role_files(patches: PatchSelection) -> RoleFiles:
 
     preparations = [compile_file] if "compiled-templates" in patches else []
     return RoleFiles(preparations, [Path(path) for path in constants.DEFAULT_ROLES_PATH])
-
-
-def _fact_gathering(environment: dict[str, str]) -> FactGathering:
-    # Not before everything is loaded: ansible-core reads its settings when it is imported.
-    from operator_runner.ansible.forkserver.fact_gathering import FactGathering
-
-    return FactGathering(environment)
 
 
 def _answer(operator: socket.socket, answer: dict[str, str]) -> None:

@@ -15,22 +15,12 @@ from dataclasses import dataclass
 
 ABSENT = "absent"
 """Signature of a name that the library does not define; the patch adds it."""
-_RUN_COMMAND = (
-    "(self, args, check_rc=False, close_fds=True, executable=None, data=None, binary_data=False, "
-    "path_prefix=None, cwd=None, use_unsafe_shell=False, prompt_regex=None, environ_update=None, "
-    "umask=None, encoding='utf-8', errors='surrogate_or_strict', expand_user_and_vars=True, "
-    "pass_fds=None, before_communicate_callback=None, ignore_invalid_cwd=True, "
-    "handle_exceptions=True)"
-)
-_COLLECT = "(self, module=None, collected_facts=None)"
 _FORKSERVER = "operator_runner.ansible.forkserver"
 _ENGINE = "ansible._internal._templating._engine:TemplateEngine"
 _DATATAG = "ansible.module_utils._internal._datatag"
 _MARKERS = "ansible._internal._templating._jinja_common"
 _BITS = "ansible._internal._templating._jinja_bits:AnsibleEnvironment"
 _ACTION = "ansible.plugins.action:ActionBase"
-_FACTS = "ansible.module_utils.facts"
-_LINUX = f"{_FACTS}.hardware.linux"
 _PROFILES = "ansible.module_utils._internal._json._profiles"
 _CACHE = "ansible._internal._json._profiles._cache_persistence"
 _DISPLAY_PLUGIN = "ansible_runner.display_callback.callback.awx_display:EventContext"
@@ -158,23 +148,6 @@ PATCHES: tuple[Patch, ...] = (
         reason="The plugin of each task is looked for a dozen times, in meta data and folders, and"
         " each of Jinja's own filters and tests in all plugins of ansible-core.",
         gain="4 % of the CPU time of a run of 190 tasks, 5 % of one of the nginx role (ADR 28)",
-    ),
-    Patch(
-        name="cached-facts",
-        install=f"{_FORKSERVER}.facts:install",
-        replaces=(
-            *_symbols(
-                f"{_FACTS}.collector:BaseFactCollector",
-                collect_with_namespace=_COLLECT,
-            ),
-            *_symbols(_LINUX, time="module"),
-            *_symbols(f"{_LINUX}:LinuxHardware", get_device_facts="(self)"),
-            *_symbols("ansible.module_utils.basic:AnsibleModule", run_command=_RUN_COMMAND),
-        ),
-        reason="Facts that do not change in the life of the fork server are gathered once, and the"
-        " module `setup` runs in the play's process with them.",
-        gain="0.47 of 0.54 s of CPU time of an empty role (ADR 19)",
-        requires=("module-forks",),
     ),
     Patch(
         name="module-forks",

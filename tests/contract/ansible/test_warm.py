@@ -502,9 +502,7 @@ async def test_many_runs_at_once(runs: Runs) -> None:
 async def test_a_run_without_a_process_does_not_affect_others(tmp_path: Path) -> None:
     """If the server cannot fork, this run fails with the reason; server and other runs continue."""
     gate, others = tmp_path / "gate", _children()
-    # Facts would be gathered in a further child, which has descriptors as well.
-    settings = replace(SETTINGS, disabled_patches=("cached-facts",))
-    async with open_launcher("warm", settings) as launcher:
+    async with open_launcher("warm", SETTINGS) as launcher:
         runs = Runs(tmp_path, launcher, others)
         (server,) = runs.servers()
         # After the first run, the next one is not forked in advance.

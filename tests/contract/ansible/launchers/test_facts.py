@@ -1,4 +1,4 @@
-"""Facts: a warm run has those of a cold one, though most of them were gathered before."""
+"""Facts: a warm run gathers those of a cold one."""
 
 from __future__ import annotations
 
@@ -51,27 +51,6 @@ PLAYBOOK = Project(
         "facts/made.fact": '#!/bin/sh\necho \'{"by": "a program"}\'\n',
     }
 )
-COMPLAINING = Project(
-    files={
-        "site.yml": """
-- hosts: localhost
-  gather_facts: false
-  tasks:
-  - name: Warning
-    setup: {fact_path: '{{ site }}/facts', gather_subset: ['!all', '!min', local]}
-  - name: Unknown subset
-    setup: {gather_subset: nothing}
-    ignore_errors: true
-  - name: Unknown option
-    setup: {subset: network}
-    ignore_errors: true
-  - name: Without a trace
-    setup: {gather_subset: ['!all', '!min', python]}
-""",
-        "facts/broken.fact": "neither JSON nor INI\n",
-    }
-)
-COMPLAINTS = ("Warning", "Unknown subset", "Unknown option", "Without a trace")
 GATHERING = "Gathering Facts"
 TASKS = (
     *(GATHERING, "All", "Subset", "Least", "Filter", "Own", "Another locale", "Another path"),
@@ -79,95 +58,28 @@ TASKS = (
 )
 
 
-class Program:
-    """A program that facts are gathered with, first on PATH; it counts its calls."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._calls = folder.with_name("calls")
-        folder.mkdir()
-        program = folder / "capsh"
-        program.write_text(f"#!/bin/sh\necho called >> {self._calls}\necho 'Current: =ep'\n")
-        program.chmod(0o755)
-
-    @property
-    def calls(self) -> int:
-        """How often it was called until now."""
-        return len(self._calls.read_text().splitlines()) if self._calls.exists() else 0
-
-
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """Put the program on PATH."""
-    return Program(tmp_path_factory.mktemp("facts") / "bin")
-
-
-@pytest.fixture(scope="module")
-def launchers(program: Program, steady_environment: None) -> Iterator[Launchers]:
+def launchers(steady_environment: None) -> Iterator[Launchers]:
     """Open launchers whose runs gather facts."""
     del steady_environment
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", str(program.folder), prepend=":")
-        with Launchers(AnsibleSettings()) as opened:
-            yield opened
+    with Launchers(AnsibleSettings()) as opened:
+        yield opened
 
 
-def settle(launchers: Launchers, program: Program, place: Path) -> None:
-    """Run warm until facts are cached: that run starts no program for them.
-
-    The first one starts the gathering, and gathers itself.
-    """
-    for number in range(60):
-        before = program.calls
-        launchers.run("warm", ROLE, place / f"settling{number}")
-        if program.calls == before:
-            return
-    raise AssertionError("60 runs in a row have gathered facts themselves")
-
-
-def test_a_role_has_the_facts_of_a_cold_run(
-    launchers: Launchers, program: Program, tmp_path: Path
-) -> None:
+def test_a_role_has_the_facts_of_a_cold_run(launchers: Launchers, tmp_path: Path) -> None:
     """All keys are there, and all values but those of the moment are the same."""
-    settle(launchers, program, tmp_path)
     warm, cold = (facts_of(launchers, name, ROLE, tmp_path / "case") for name in ("warm", "cold"))
     assert len(warm[GATHERING]) > 50
     assert warm == cold
 
 
 @pytest.mark.slow
-def test_a_playbook_gets_the_requested_facts(
-    launchers: Launchers, program: Program, tmp_path: Path
-) -> None:
+def test_a_playbook_gets_the_requested_facts(launchers: Launchers, tmp_path: Path) -> None:
     """Subsets, filters, custom facts and the environment of a task count as they do cold."""
-    settle(launchers, program, tmp_path)
     found = [facts_of(launchers, name, PLAYBOOK, tmp_path / "case") for name in ("warm", "cold")]
     assert found[0] == found[1]
     assert found[0]["Own"]["ansible_local"] == {"made": {"by": "a program"}}
     assert "ansible_devices" not in found[0]["Subset"]
-
-
-@pytest.mark.slow
-def test_complaints_are_those_of_a_cold_run(
-    launchers: Launchers, program: Program, tmp_path: Path
-) -> None:
-    """Warnings and failures of the module, and nothing of them in the task after it."""
-    settle(launchers, program, tmp_path)
-    warm, cold = (launchers.run(name, COMPLAINING, tmp_path / "case") for name in ("warm", "cold"))
-    assert [warm.result(task) for task in COMPLAINTS] == [cold.result(task) for task in COMPLAINTS]
-    assert warm.result("Warning")["warnings"]
-
-
-def test_facts_are_gathered_again_after_a_change(
-    launchers: Launchers, program: Program, tmp_path: Path
-) -> None:
-    """The next run gathers itself where a program has come; those after it need not."""
-    settle(launchers, program, tmp_path / "before")
-    before = program.calls
-    (program.folder / "another").write_text("#!/bin/sh\n")
-    launchers.run("warm", ROLE, tmp_path / "case")
-    assert program.calls > before
-    settle(launchers, program, tmp_path / "after")
 
 
 def facts_of(launchers: Launchers, name: str, project: Project, place: Path) -> dict[str, Json]:
