@@ -224,10 +224,6 @@ class AnsibleExecutor:
         """Record what was found about a finished run; see the port."""
         await finish_in_thread(history.add_message, self._rundirs, ref, run_id, message)
 
-    async def add_details(self, ref: ObjectRef, document: Json) -> None:
-        """Store the record of a finished run, as the HTTP API has it, among its artifacts."""
-        await finish_in_thread(history.write_details, self._rundirs, ref, document)
-
     async def forget(self, ref: ObjectRef) -> None:
         """Remove the private data dir and the artifacts of a deleted resource."""
         await finish_in_thread(self._rundirs.remove, ref)

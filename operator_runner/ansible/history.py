@@ -1,7 +1,7 @@
 """Write and read a record of each run: its time, outcome and causes.
 
-The record is a file among the artifacts of the run, `artifacts/<run id>/run.json`, with others for
-what was found after the run, and for tasks, changed fields and requests, as the HTTP API has them.
+The record is a file among the artifacts of the run, `artifacts/<run id>/run.json`, with another one
+for what was found after the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ _log = structlog.get_logger(__name__)
 _failures = Deduplicator()
 FILE = "run.json"
 MESSAGE_FILE = "message"
-DETAILS_FILE = "record.json"
 _MESSAGE_BYTES = 2048
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
 _UNREADABLE = (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
@@ -72,23 +71,13 @@ def add_message(rundirs: RunDirs, ref: ObjectRef, run_id: str, message: str) -> 
 
     It has a file of its own: the record may have been replaced by processes of the run.
     """
-    _add(rundirs, ref, run_id, MESSAGE_FILE, message)
-
-
-def write_details(rundirs: RunDirs, ref: ObjectRef, document: Json) -> None:
-    """Write the record of a finished run that the HTTP API has. Errors are only logged."""
-    _add(rundirs, ref, str(document["id"]), DETAILS_FILE, json.dumps(document))
-
-
-def _add(rundirs: RunDirs, ref: ObjectRef, run_id: str, name: str, text: str) -> None:
-    """Add a file to the artifacts of a run, unless these have been removed."""
     with (
         recording(rundirs.path_of(ref)),
         contextlib.suppress(FileNotFoundError),
         rundirs.open(ref, create=False) as rundir,
         rundir.artifacts(run_id, create=False) as artifacts,
     ):
-        artifacts.write(name, text)
+        artifacts.write(MESSAGE_FILE, message)
 
 
 @contextlib.contextmanager
@@ -104,14 +93,6 @@ def recording(path: Path) -> Iterator[None]:
             _log.warning("Cannot write the record of a run", path=str(path), error=str(error))
 
 
-def details_of(folder: Path) -> list[tuple[Json, str]]:
-    """Return the records that `write_details` wrote for a resource, each with its output.
-
-    `folder` is the private data dir. Runs could have written them: check them before use.
-    """
-    return [found for run in _artifacts_of(folder) if (found := _read_details(run)) is not None]
-
-
 def _artifacts_of(folder: Path) -> Iterator[Directory]:
     """Yield the artifacts of each run in a private data dir. Raises OSError."""
     with (
@@ -121,17 +102,6 @@ def _artifacts_of(folder: Path) -> Iterator[Directory]:
         for run_id in artifacts.directories():
             with contextlib.suppress(FileNotFoundError), artifacts.below(run_id) as run:
                 yield run
-
-
-def _read_details(artifacts: Directory) -> tuple[Json, str] | None:
-    try:
-        document: Json = json.loads(artifacts.read(DETAILS_FILE))
-    except _UNREADABLE:
-        return None  # see `_read`
-    try:
-        return document, artifacts.read("stdout")
-    except OSError:
-        return document, ""
 
 
 def recorded_resources(base: Path) -> dict[ObjectRef, Path]:

@@ -1,12 +1,10 @@
-"""The execution of runs: directories, proxy, executor, Jobs, and what is kept of runs.
+"""The execution of runs: directories, proxy, executor and Jobs.
 
-A run holds back the events of its own writes. The records of runs are written beside their
-artifacts, for reports without the operator.
+A run holds back the events of its own writes.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any
@@ -17,12 +15,10 @@ from operator_runner.app.ansible_setup import rundirs_of
 from operator_runner.app.job_serving import JobServing, JobSlots, job_launcher_of
 from operator_runner.app.leadership import Leadership
 from operator_runner.controller.sources.dependents import Dependents
-from operator_runner.core.fencing import Fence
-from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Watch
+from operator_runner.core.model import Cause, FieldChange, Json, ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.run_archive import RunArchive
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from operator_runner.telemetry.runs.store import RunStore
@@ -67,29 +63,6 @@ class WriteObserver:
         """See `proxy.response_tracker.Observer`."""
         self._dependents.changed(owner, changes)
         self._runs.on_changes(owner, changes)
-
-
-class RunFiles:
-    """Writes records in the background."""
-
-    def __init__(self, executor: AnsibleExecutor) -> None:
-        """Write with `executor`."""
-        self._executor = executor
-        self._writes: set[asyncio.Task[None]] = set()
-
-    def write(self, document: Json) -> None:
-        """Write the record of a run that has ended; see `RunStore.on_record`."""
-        about = document["resource"]
-        ref = ObjectRef(
-            GVK.of(about["apiVersion"], about["kind"]), about.get("namespace", ""), about["name"]
-        )
-        task = asyncio.create_task(self._executor.add_details(ref, document), name="record")
-        self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
-
-    async def finish(self) -> None:
-        """Wait until all records are written."""
-        await asyncio.gather(*self._writes)
 
 
 class Execution:
@@ -156,34 +129,13 @@ class Execution:
             context=settings.context,
             impersonated=connection.impersonated,
         )
-        self.archive = self._make_archive()
-        self.run_files = RunFiles(self.executor)
         self.access = RunAccess(self.proxy, dependents)
-
-    def _make_archive(self) -> RunArchive | None:
-        """Return where runs are kept for a new Pod: beside the Lease, if there is one."""
-        election = self._settings.leader_election
-        if not (self._settings.keep_runs and election.enabled) or self._settings.once is not None:
-            return None
-        # With shards, no other replica writes the keys of the same resources.
-        term = self._leadership.term if self._leadership.sharding is None else None
-        archive = RunArchive(
-            self._api,
-            election.namespace or self._namespace,
-            election.lease_name,
-            self._runs,
-            lambda: Fence(term),
-        )
-        self._runs.on_finished(archive.finished)
-        self._runs.on_deleted(archive.deleted)
-        return archive
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Open the proxy; `stack` closes it. Raises ConfigError for a port that cannot be used."""
         await self.proxy.start()
         stack.push_async_callback(self.proxy.stop)
         stack.push_async_callback(self.leave_jobs)
-        stack.push_async_callback(self.run_files.finish)
 
     def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield the tasks that run as long as the operator, with their names."""
@@ -191,8 +143,6 @@ class Execution:
             yield "Jobs", self.jobs.run()
             if self.jobs.slots is not None:
                 yield "Jobs of gained slots", self.jobs.follow(self.jobs.slots, self._on_listed)
-        if self.archive is not None:
-            yield "archive of runs", self.archive.run()
 
     async def adoptable(self) -> Sequence[ObjectRef]:
         """Return resources with running Jobs, whose plays wait for the operator."""
@@ -214,8 +164,3 @@ class Execution:
         """Leave running Jobs to the next operator."""
         if self.jobs is not None:
             await self.jobs.leave()
-
-    async def stop_archive(self) -> None:
-        """Write the runs that are not in the archive yet."""
-        if self.archive is not None:
-            await self.archive.stop()

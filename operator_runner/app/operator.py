@@ -304,7 +304,6 @@ class Operator:
         variable_names = variable_names_of(settings, names)
         execution, sharding = self._execution, self._leadership.sharding
         self._runs.on_record(traces.run_ended)
-        self._runs.on_record(execution.run_files.write)
         previewer = Previewer(execution.proxy, execution.executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
@@ -475,7 +474,6 @@ class Operator:
         try:
             if not lost:
                 await self._operator_condition.report_idle()
-                await self._execution.stop_archive()
         finally:
             await self._leadership.release(self._connection.abort)
 

@@ -58,15 +58,6 @@ class LeaderElection:
     """The leader stops after this time without a successful renewal."""
 
 
-RUN_ARCHIVES = 8
-"""Number of ConfigMaps in which --keep-runs keeps runs."""
-
-
-def run_archive_names(lease_name: str) -> tuple[str, ...]:
-    """Return the names of these ConfigMaps, which are beside the Lease."""
-    return tuple(f"{lease_name}-runs-{number}" for number in range(RUN_ARCHIVES))
-
-
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
     """Number of replicas that share the resources; all of them take part in leader election."""
@@ -218,8 +209,6 @@ class Settings:
     """OPERATOR_CONDITION_NAME, the OperatorCondition of OLM; empty: none."""
     record_requests: Path | None = None
     """File for the permissions that the requests of roles need; None: not recorded."""
-    keep_runs: bool = False
-    """Whether ConfigMaps keep the last runs for a new Pod; only with leader election."""
     webhook: WebhookSettings = WebhookSettings()
     jobs: JobSettings = JobSettings()
     shards: ShardSettings | None = None

@@ -142,7 +142,6 @@ def _use_derived_permissions(project: Path, kubectl: Kubectl, out: Path) -> None
         "--leader-elect",
         "--leader-election-id=echo",
         f"--leader-election-namespace={kubectl.namespace}",
-        "--keep-runs",
         "--graceful-shutdown-timeout=1s",
     )
     manager = out / "manager.yaml"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html.parser
 import json
-import os
 import re
 import shutil
 import signal
@@ -215,43 +214,6 @@ def test_the_report_of_a_failed_run_is_one_page_that_escapes_markup(
     running.kubectl("delete", KIND, "refused")
 
 
-def is_json(file: Path) -> bool:
-    """Return whether a file is complete: the operator may still be writing it."""
-    try:
-        json.loads(file.read_text())
-    except ValueError:
-        return False
-    return True
-
-
-def test_the_report_of_all_runs_needs_no_operator(running: RunningOperator, tmp_path: Path) -> None:
-    """It is made from artifacts in a copy of the work dir, with tasks, changes and output."""
-    running.kubectl.apply(echo("reported", sayThis="1"))
-    ended = running.last_run("reported", "succeeded")
-    work = running.operator.scratch / "work"
-    record = Path(*work.glob(f"*/*/*/*/reported/artifacts/{ended['id']}")) / "record.json"
-    eventually(lambda: record.is_file() and is_json(record))
-    copy = shutil.copytree(work, tmp_path / "work", ignore=lambda *_: {"api.json"}, symlinks=True)
-    file = tmp_path / "all.html"
-    done = subprocess.run(
-        [OPERATOR_RUNNER, "runs", "report", f"--html={file}", f"--work-dir={copy}"],
-        env={**os.environ, "KUBECONFIG": str(tmp_path / "none")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    text = file.read_text()
-    page = _Page()
-    page.feed(text)
-    assert not page.tags & {"script", "link", "img"}
-    assert page.links == []
-    assert ended["id"] in text
-    assert "Say what the resource says" in text
-    assert "PLAY RECAP" in text
-    assert "Requests to the API server" in text
-
-
 def test_logs_follow_a_run_until_it_ends(running: RunningOperator, tmp_path: Path) -> None:
     """The output is printed while the run is in progress, and the command ends with the run."""
     gate = tmp_path / "gate"
@@ -379,9 +341,6 @@ def test_runs_are_read_through_the_proxy_of_the_operators_pod(
     assert running.cli("runs", "echo/remote", "--output=name") == f"{run_id}\n"
     assert "Tasks:" in running.cli("runs", "show", run_id)
     assert run_id in running.cli("run", "show", "echo/remote")
-    report = tmp_path / "all.html"
-    running.cli("runs", "report", f"--html={report}")
-    assert run_id in report.read_text()
     [item] = eventually(
         lambda: json.loads(running.cli("get", "echo/remote", "-o", "json"))["items"],
         lambda items: "nextRun" in items[0],

@@ -358,12 +358,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         default=None,
         type=click.Path(path_type=Path, dir_okay=False),
     ),
-    _bool(
-        _SERVE,
-        "--keep-runs",
-        "Keep the last runs of each resource in ConfigMaps; needs --leader-elect.",
-        default="false",
-    ),
+    _bool(_SERVE, "--keep-runs", "Accepted without effect.", default="false", hidden=True),
     *(_option(_SERVE, name, text, **more) for name, text, more in WEBHOOK_FLAGS),
     *(_option(_SERVE, name, text, **more) for name, text, more in JOB_FLAGS),
     _bool(_SERVE, "--enable-http2", "Accepted without effect.", default="false", hidden=True),

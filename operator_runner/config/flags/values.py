@@ -118,7 +118,6 @@ def settings_from(
         # It has one value, and replicas with shards run different resources.
         operator_condition=_operator_condition(environ) if options["shards"] is None else "",
         record_requests=options["record_requests"],
-        keep_runs=options["keep_runs"],
         webhook=_webhook(options),
         jobs=JobSettings(
             port=options["jobs_port"], service=options["jobs_service"], host=options["jobs_host"]
@@ -209,6 +208,18 @@ def _ownership_problems(options: Options, watches: Sequence[Watch]) -> list[str]
     ]
 
 
+_REPLACED = {
+    "metrics_addr": "--metrics-addr is deprecated; use --metrics-bind-address",
+    "enable_leader_election": "--enable-leader-election is deprecated; use --leader-elect",
+    "leader_elect_resource_lock": "--leader-elect-resource-lock is ignored; the lock is a Lease",
+    "fork_server_compress_after": "--fork-server-compress-after is ignored; Ansible is unloaded"
+    " after --fork-server-idle-timeout",
+    "keep_runs": "--keep-runs is ignored; runs are kept in memory and in Events",
+    "enable_http2": "--enable-http2 is ignored; the servers use HTTP/1.1",
+}
+"""Warnings about flags that are ignored or have another name, by option."""
+
+
 def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) -> tuple[str, ...]:
     """Return warnings about ignored and deprecated flags and variables."""
     kinds = [watch.gvk for watch in watches]
@@ -218,20 +229,8 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         *types.unwatched_kinds(environ, kinds),
         *types.log_warnings(environ),
         *types.turbo_warnings(environ),
+        *(text for name, text in _REPLACED.items() if options[name] not in {None, False}),
     ]
-    if options["metrics_addr"] is not None:
-        warnings.append("--metrics-addr is deprecated; use --metrics-bind-address")
-    if options["enable_leader_election"] is not None:
-        warnings.append("--enable-leader-election is deprecated; use --leader-elect")
-    if options["leader_elect_resource_lock"] is not None:
-        warnings.append("--leader-elect-resource-lock is ignored; the lock is a Lease")
-    if options["fork_server_compress_after"] is not None:
-        warnings.append(
-            "--fork-server-compress-after is ignored; Ansible is unloaded after"
-            " --fork-server-idle-timeout"
-        )
-    if options["enable_http2"]:
-        warnings.append("--enable-http2 is ignored; the servers use HTTP/1.1")
     if "OPERATOR_NAME" in environ:
         used = "ignored because" if options["leader_election_id"] else "deprecated; use"
         tail = " is set" if options["leader_election_id"] else ""
@@ -365,8 +364,6 @@ def _leader_problems(options: Options, environ: Environ) -> list[str]:
             "--shards requires --leader-elect, whose leader assigns the resources to replicas": (
                 options["shards"] is not None
             ),
-            "--keep-runs requires --leader-elect, because runs are kept beside its Lease; add it,"
-            " or omit --keep-runs": options["keep_runs"] and options["once"] is None,
         }
         return [problem for problem, is_set in needs.items() if is_set]
     problems = []

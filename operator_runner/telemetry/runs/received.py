@@ -1,4 +1,4 @@
-"""Check runs and queues that were received: from a ConfigMap, or from a Pod that answers. Pure.
+"""Check runs and queues that were received from a Pod that answers. Pure.
 
 Others could have written them. What is returned has the known fields with values of their types;
 texts and lists are limited. Unknown fields are dropped.
@@ -138,7 +138,6 @@ check_run = _object(
     requests=_list(_REQUEST),
     log=_list(_text),
     dropped=_DROPPED,
-    restored=_flag,
 )
 """Returns a record of a run or its summary. Raises ValueError."""
 check_queue_entry = _object(

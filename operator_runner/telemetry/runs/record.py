@@ -40,14 +40,10 @@ _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 _TASK_START = "playbook_on_task_start"
 RUNNING = "running"
 """Outcome of a run in progress, and result of its current task."""
-RESTORED = "restored"
-"""Field of a record that the operator has read from the cluster: it may be another replica's."""
 LOCALHOST = "localhost"
 """The host of roles; tasks on others have its name."""
 _DETAILS = ("tasks", "writes", "changes", "requests", "log", "dropped")
 """Fields of a record that its summary lacks."""
-_NOT_KEPT = frozenset({"writes", "requests", "log"})
-"""Fields of a record that are not kept in the cluster."""
 
 
 @dataclass(slots=True)
@@ -279,18 +275,6 @@ def causes_text(entry: Json) -> str:
         for each in entry.get("causes") or ()
     )
     return "; ".join(dict.fromkeys(found))
-
-
-def compact(document: Json) -> Json:
-    """Return the part of a record that is kept in the cluster: without values and _NOT_KEPT."""
-    omitted = {*_NOT_KEPT, RESTORED}
-    kept = {name: value for name, value in document.items() if name not in omitted}
-    changes = [_without_values(each) for each in document.get("changes") or ()]
-    return {**kept, "changes": changes} if changes else kept
-
-
-def _without_values(change: Json) -> Json:
-    return {name: value for name, value in change.items() if name not in {"before", "after"}}
 
 
 def _task(data: Json, result: str, start: float | None, end: float | None, overlap: float) -> Json:

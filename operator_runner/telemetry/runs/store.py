@@ -21,7 +21,7 @@ from operator_runner.core.model import (
     RunEvent,
     RunOutcome,
 )
-from operator_runner.telemetry.runs.record import RESTORED, RunRecorder, summary_of
+from operator_runner.telemetry.runs.record import RunRecorder, summary_of
 
 _MAX_BYTES = 16 * 1024 * 1024
 """Limit of all finished runs: summaries, and compressed records. The oldest are dropped first."""
@@ -56,8 +56,6 @@ class RunStore:
         self._bytes = 0
         self._changed = asyncio.Event()
         self._on_record: list[Callable[[Json], None]] = []
-        self._on_finished: list[Callable[[ObjectRef, str, bool], None]] = []
-        self._on_deleted: list[Callable[[str], None]] = []
 
     def on_record(self, callback: Callable[[Json], None]) -> None:
         """Call `callback` with the record of each run, when it ends, in the task that reports it.
@@ -65,17 +63,6 @@ class RunStore:
         It must not raise.
         """
         self._on_record.append(callback)
-
-    def on_finished(self, callback: Callable[[ObjectRef, str, bool], None]) -> None:
-        """Call `callback` with resource, uid, and whether the run changed anything or failed.
-
-        It is called after the end of the run.
-        """
-        self._on_finished.append(callback)
-
-    def on_deleted(self, callback: Callable[[str], None]) -> None:
-        """Call `callback` with the uid of each deleted resource that has runs."""
-        self._on_deleted.append(callback)
 
     # Reports of runs -----------------------------------------------------------------
 
@@ -128,27 +115,11 @@ class RunStore:
         self._notify()
         for on_record in self._on_record:
             on_record(document)
-        stats = outcome.stats if outcome is not None and outcome.successful else None
-        for callback in self._on_finished:
-            callback(recorder.ref, recorder.uid, stats is None or stats.changes > 0)
 
     def forget(self, ref: ObjectRef) -> None:
         """Drop the finished runs of a deleted resource."""
-        ids = list(self._by_resource.get(ref, ()))
-        uids = {str(self._finished[each].summary["resource"].get("uid") or "") for each in ids}
-        for run_id in ids:
+        for run_id in tuple(self._by_resource.get(ref, ())):
             self._remove(run_id)
-        for uid in uids:
-            for callback in self._on_deleted:
-                callback(uid)
-
-    def restore(self, ref: ObjectRef, documents: Iterable[Json]) -> None:
-        """Add runs that another process has recorded, marked so; those that are known stay."""
-        for document in documents:
-            if document["id"] not in self._finished:
-                self._add(ref, {**document, RESTORED: True})
-        ids = self._by_resource.get(ref, [])
-        ids.sort(key=lambda run_id: str(self._finished[run_id].summary["started"]))
 
     # Queries -------------------------------------------------------------------------
 

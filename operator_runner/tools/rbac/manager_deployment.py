@@ -89,7 +89,6 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
         lease=election.lease_name if election.enabled else "",
         lease_scope=_scope(election.namespace or own, own),
         shards=settings.shards is not None,
-        run_archives=settings.keep_runs,
         reviews=manager.has_proxy
         or (settings.metrics is not None and settings.metrics_require_rbac),
         reviewer=f"the sidecar {_PROXY}" if manager.has_proxy else "--metrics-require-rbac",

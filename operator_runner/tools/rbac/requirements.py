@@ -2,7 +2,7 @@
 
 Each request of the runner has its line here. They are those of `controller/sources` (list and
 watch), of `conversion`, and in `kube` of `cluster` (the resource and its status), `events`,
-`leader_election`, `membership`, `shard_leases`, `reviews`, `operator_condition` and `run_archive`,
+`leader_election`, `membership`, `shard_leases`, `reviews` and `operator_condition`,
 and of `ansible.jobs.client`. Those of roles are derived from their recorded requests.
 """
 
@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from operator_runner.core.model import GVK, Ownership, Watch
-from operator_runner.core.settings import run_archive_names
 from operator_runner.proxy.ownership import can_be_owned
 from operator_runner.proxy.request_info import ANY, OWN, RBAC, Permission, RequestInfo
 from operator_runner.tools.rbac.access_rules import (
@@ -53,8 +52,6 @@ class EnabledFeatures:
     lease: str = ""
     lease_scope: str = OWN_NAMESPACE
     shards: bool = False
-    run_archives: bool = False
-    """Whether runs are kept in ConfigMaps beside the Lease."""
     reviews: bool = False
     """Whether readers of metrics are authenticated and authorized by the API server."""
     reviewer: str = "--metrics-require-rbac"
@@ -188,7 +185,6 @@ def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
         for verb in ("create", "get", *_LIST_WATCH, "update", "delete"):
             rule = AccessRule("coordination.k8s.io", "leases", verb, features.lease_scope)
             yield Requirement(rule, "--shards: each replica has a Lease", LEADER)
-    yield from _of_run_archives(features)
     if features.reviews:
         for group, resource in (
             ("authentication.k8s.io", "tokenreviews"),
@@ -201,16 +197,6 @@ def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
                 "operators.coreos.com", "operatorconditions", verb, OWN_NAMESPACE, name
             )
             yield Requirement(rule, "OPERATOR_CONDITION_NAME")
-
-
-def _of_run_archives(features: EnabledFeatures) -> Iterator[Requirement]:
-    if not (features.lease and features.run_archives):
-        return
-    scope, reason = features.lease_scope, "--keep-runs"
-    yield Requirement(AccessRule("", "configmaps", "create", scope), reason, LEADER)
-    for name in run_archive_names(features.lease):
-        for verb in ("get", "patch"):
-            yield Requirement(AccessRule("", "configmaps", verb, scope, name), reason, LEADER)
 
 
 _CHANGES = frozenset({"delete", "patch", "update"})

@@ -6,7 +6,7 @@ Kinds, names and namespaces are completed from the cluster of the command line.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -130,27 +130,17 @@ data_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML)
 diff_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML, default="a diff")
 
 
-def _only_one(
-    _context: click.Context, _parameter: click.Parameter, values: Sequence[Path]
-) -> Path | None:
-    """Return the one value. Raises click.BadParameter for several: `runs report` takes them."""
-    if len(values) > 1:
-        raise click.BadParameter("this command reads one work dir; write --work-dir once")
-    return values[0] if values else None
-
-
-def one_work_dir_option(text: str) -> Callable[[_Function], _Function]:
+def make_work_dir_option(text: str) -> Callable[[_Function], _Function]:
     """Return the option `--work-dir` with this help."""
     return click.option(
         "--work-dir",
-        multiple=True,
-        callback=_only_one,
+        default=None,
         type=click.Path(path_type=Path, exists=True, file_okay=False),
         help=text,
     )
 
 
-work_dir_option = one_work_dir_option(
+work_dir_option = make_work_dir_option(
     "Read from the operator with this work dir.  [default: operators of the cluster]"
 )
 

@@ -12,13 +12,12 @@ from operator_runner.tools.resources.options import NameType, ResourceName
 
 if TYPE_CHECKING:
     from operator_runner.tools.resources.cluster import ClusterView
-from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
+from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
     complete,
     list_output_option,
-    namespace_option,
     output_option,
     work_dir_option,
 )
@@ -181,46 +180,4 @@ def logs(
     from operator_runner.tools.runs.run_details import print_output  # noqa: PLC0415 (slow import)
 
     work = print_output(what, kubeconfig, namespace, work_dir, follow=follow)
-    raise SystemExit(complete(work))
-
-
-@runs.command("report")
-@click.option(
-    "--html",
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write: one static page.",
-)
-@namespace_option("Runs of one namespace.  [default: all namespaces]")
-@kubeconfig_options
-@click.option(
-    "--limit", default=500, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
-)
-@click.option(
-    "--work-dir",
-    "work_dirs",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Read the artifacts in the work dir of an operator, which may have ended; may be repeated."
-    "  [default: operators of the cluster]",
-)
-def write_report(
-    *,
-    html: Path,
-    namespace: str | None,
-    kubeconfig: Kubeconfig,
-    limit: int,
-    work_dirs: tuple[Path, ...],
-) -> None:
-    """Write a report of all runs.
-
-    It has a timeline, and tasks, changed fields and output of each run. With --work-dir no operator
-    and no cluster is needed. The exit status is 3 if no operator answers.
-    """
-    from operator_runner.tools.runs import html_report  # noqa: PLC0415 (slow import)
-
-    if work_dirs:
-        work = html_report.report_artifacts(html, work_dirs, namespace, limit)
-    else:
-        work = html_report.report_operators(html, kubeconfig, namespace, limit)
     raise SystemExit(complete(work))

@@ -15,7 +15,7 @@ from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.events import RUN_ANNOTATION
 from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import RESTORED, RUNNING, matches, object_json, timestamp
+from operator_runner.telemetry.runs.record import RUNNING, matches, object_json, timestamp
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
@@ -180,31 +180,11 @@ async def _is_deleted(cluster: ClusterView, resource: Json) -> bool:
 
 
 def without_repetitions(found: Sequence[Json]) -> list[Json]:
-    """Return each run once, see `preferred_copy`."""
-    copies: dict[str, list[Json]] = {}
+    """Return each run once, as the first operator has it."""
+    first: dict[str, Json] = {}
     for each in found:
-        copies.setdefault(str(each["id"]), []).append(each)
-    return [preferred_copy(each) for each in copies.values()]
-
-
-def preferred_copy(copies: Sequence[Json]) -> Json:
-    """Return a run as one of several operators has it: the first one.
-
-    If that has restored the run from the cluster, a replica in its namespace that has recorded it
-    precedes: it has the whole record, and ran it. Pods elsewhere may belong to others.
-    """
-    first = copies[0]
-    recorded = (
-        each
-        for each in copies
-        if not each.get(RESTORED) and _namespace_of(each) == _namespace_of(first)
-    )
-    return next(recorded, first) if first.get(RESTORED) else first
-
-
-def _namespace_of(run: Json) -> str:
-    """Return the first part of the name of the operator, `Pod NAMESPACE/NAME`."""
-    return str(run.get("operator") or "").rpartition("/")[0]
+        first.setdefault(str(each["id"]), each)
+    return list(first.values())
 
 
 def newest(found: Sequence[Json]) -> list[Json]:

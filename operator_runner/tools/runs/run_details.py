@@ -13,7 +13,6 @@ from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import Json
 from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import RESTORED
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
@@ -38,7 +37,6 @@ from operator_runner.tools.runs.display import (
 from operator_runner.tools.runs.listing import (
     from_events,
     newest,
-    preferred_copy,
     warn_invalid,
     warn_unavailable,
 )
@@ -148,24 +146,17 @@ async def _last_run(cluster: ClusterView, operators: Operators, name: ResourceNa
 
 
 async def find_run(operators: Operators, run_id: str) -> tuple[Json, OperatorClient]:
-    """Return a run and its operator, see `preferred_copy`. Raises NotFound."""
+    """Return a run and the first operator that has it. Raises NotFound."""
     if not run_id.isalnum():
         raise NotFound(f"invalid run {run_id!r}: write the ID of a run, such as 4f0c19d2a8b3e671")
-    copies: list[tuple[Json, OperatorClient]] = []
     for client in list(operators.clients):
         try:
-            copies.append((await read_run(client, run_id), client))
+            return await read_run(client, run_id), client
         except NotFound:
             continue
         except InvalidResponse as error:
             operators.drop(client, error)
             warn_invalid(operators)
-            continue
-        if not copies[0][0].get(RESTORED):
-            return copies[0]
-    if copies:
-        run = preferred_copy([each for each, _ in copies])
-        return next(copy for copy in copies if copy[0] is run)
     raise NotFound(
         f"run {run_id} is not kept by an operator that answers; to list those that are: "
         "operator-runner runs --all-namespaces"

@@ -16,7 +16,7 @@ from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
     complete,
-    one_work_dir_option,
+    make_work_dir_option,
     output_option,
 )
 from operator_runner.tools.resources.output import OutputFormat, print_data, print_document
@@ -35,7 +35,7 @@ _INDENT = " " * 4
 @click.option(
     "-w", "--watch", is_flag=True, help="List, then print each new run until interrupted."
 )
-@one_work_dir_option(
+@make_work_dir_option(
     "Read an operator's work dir instead of Events, such as /tmp/ansible-operator/runner."
 )
 @click.option(

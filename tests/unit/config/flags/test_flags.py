@@ -384,7 +384,6 @@ def test_a_bad_value_names_the_flag_and_a_hint(flag: str, message: str) -> None:
             "^--leader-election-id=Web_1: invalid name of a Lease; write lower-case letters",
         ),
         (("--shards=auto",), {}, "--shards requires --leader-elect"),
-        (("--keep-runs",), {}, "--keep-runs requires --leader-elect"),
         (
             ("--shards=auto", "--leader-elect", f"--leader-election-id={'x' * 64}"),
             {},
@@ -473,6 +472,7 @@ def test_all_problems_are_reported_together() -> None:
         (("--leader-elect-resource-lock=leases",), {}, "the lock is a Lease"),
         (("--enable-http2",), {}, "--enable-http2 is ignored"),
         (("--fork-server-compress-after=5m",), {}, "--fork-server-compress-after is ignored"),
+        (("--keep-runs",), {}, "--keep-runs is ignored"),
         (("--ansible-log-events=all",), {}, "--ansible-log-events=all is ignored; write one of"),
         (("--max-concurrent-reconciles=0",), {}, "--max-concurrent-reconciles=0 is ignored"),
         ((), {"OPERATOR_NAME": "x"}, "OPERATOR_NAME is deprecated; use --leader-election-id"),

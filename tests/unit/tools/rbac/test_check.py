@@ -216,9 +216,6 @@ def test_the_manager_determines_the_permissions() -> None:
     sharing = find_manager([deployment(*flags[:2], "--shards=auto")])
     assert sharing is not None
     assert features_of(sharing, ()) == EnabledFeatures(lease="web", shards=True)
-    keeping = find_manager([deployment(*flags[:2], "--keep-runs")])
-    assert keeping is not None
-    assert features_of(keeping, ()) == EnabledFeatures(lease="web", run_archives=True)
 
 
 def test_shards_need_leases_of_any_name() -> None:

@@ -120,14 +120,12 @@ def test_the_managers_role_comes_first() -> None:
 
 
 def test_names_with_the_same_verbs_are_one_rule() -> None:
-    """The ConfigMaps of --keep-runs differ in their names alone; any name is another rule."""
+    """Objects that differ in their names alone; any name is another rule."""
     named = [
-        Requirement(AccessRule("", "configmaps", "get", OWN_NAMESPACE, name), "--keep-runs", LEADER)
+        Requirement(AccessRule("", "configmaps", "get", OWN_NAMESPACE, name), "x", LEADER)
         for name in ("b", "a")
     ]
-    anything = Requirement(
-        AccessRule("", "configmaps", "create", OWN_NAMESPACE), "--keep-runs", LEADER
-    )
+    anything = Requirement(AccessRule("", "configmaps", "create", OWN_NAMESPACE), "x", LEADER)
     [rules] = roles_of(minimal([*named, anything])).values()
     assert [(rule.names, rule.verbs) for rule in rules] == [
         ((), ("create",)),

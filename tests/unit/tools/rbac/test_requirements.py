@@ -126,21 +126,6 @@ def test_permissions_follow_from_flags() -> None:
     ]
 
 
-def test_kept_runs_need_permissions_for_config_maps() -> None:
-    """The ConfigMaps beside the Lease, by their names; nothing without a Lease."""
-    where = "in namespace leases"
-    found = requirements(lease="web", lease_scope="leases", run_archives=True)
-    assert [each for each in found if "configmaps" in each] == [
-        f"create configmaps {where}",
-        *(
-            f"{verb} configmaps named web-runs-{number} {where}"
-            for verb in ("get", "patch")
-            for number in range(8)
-        ),
-    ]
-    assert requirements(run_archives=True) == []
-
-
 def test_permissions_follow_from_conversions() -> None:
     """The CRD by its name, and the Secret that the replicas share; nothing with own files."""
     watch = replace(WEB, conversions=(Conversion("v1alpha1", {}, {}),))

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import pytest
 from click.testing import CliRunner
 
-from operator_runner.tools.resources.get import get
 from operator_runner.tools.resources.options import DurationType, NameType
-from operator_runner.tools.runs.group import runs
-from operator_runner.tools.runs.why import why
-from operator_runner.tools.ui.command import ui
 
 
 @click.command()
@@ -43,16 +37,3 @@ def test_an_invalid_value_has_its_own_solution(arguments: list[str], problem: st
     done = CliRunner().invoke(command, arguments)
     assert done.exit_code == 2
     assert done.output.endswith(f": {problem}\n")
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [(get, ()), (why, ("page/a",)), (runs, ()), (runs, ("show", "1")), (ui, ())],
-)
-def test_a_second_work_dir_is_refused(
-    command: click.Command, words: tuple[str, ...], tmp_path: Path
-) -> None:
-    """Otherwise the first one would be left out without a word; `runs report` reads several."""
-    done = CliRunner().invoke(command, [*words, *[f"--work-dir={tmp_path}"] * 2])
-    assert done.exit_code == 2
-    assert done.output.endswith("this command reads one work dir; write --work-dir once\n")
