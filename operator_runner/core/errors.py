@@ -86,15 +86,7 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """A continue token or resourceVersion has expired.
-
-    `continue_token` continues the list inconsistently; empty if the API server offers none.
-    """
-
-    def __init__(self, message: str, status: int = 410, continue_token: str = "") -> None:
-        """Keep the continue token of the response."""
-        super().__init__(message, status)
-        self.continue_token = continue_token
+    """A continue token or resourceVersion has expired."""
 
 
 class Invalid(ApiError):

@@ -203,8 +203,7 @@ def error_from_status(status: int, answer: Any, otherwise: str) -> ApiError:
             status,
         )
     if status == _GONE:
-        continue_token = (details.get("metadata") or {}).get("continue") or ""
-        return Expired(str(message or f"{otherwise} (HTTP 410)"), status, continue_token)
+        return Expired(str(message or f"{otherwise} (HTTP 410)"), status)
     if status >= 500 and _TOO_LARGE.search(str(message)):  # noqa: PLR2004
         return Invalid(
             f"{message}: the object is larger than etcd can store; keep large content in ConfigMaps"
@@ -230,33 +229,16 @@ async def list_pages(
     `params` is added to the query; `outer_levels` is as in `Api.request`. Expired means that the
     continue token is too old: the list has to start over.
     """
-    token = ""
+    query = {**(params or {}), "limit": str(limit)}
     while True:
-        page = await list_page(
-            api, path, token, limit=limit, params=params, accept=accept, outer_levels=outer_levels
+        page = await api.request(
+            "GET", path, params=query, accept=accept, outer_levels=outer_levels
         )
         yield page
         token = continue_token(page)
         if not token:
             return
-
-
-async def list_page(
-    api: Api,
-    path: str,
-    token: str,
-    *,
-    limit: int = 500,
-    params: Mapping[str, str] | None = None,
-    accept: str = JSON,
-    outer_levels: int = 0,
-) -> Json:
-    """Return the page at a continue token, or the first page for an empty token.
-
-    The arguments are those of `list_pages`. Raises ApiError.
-    """
-    query = {**(params or {}), "limit": str(limit)} | ({"continue": token} if token else {})
-    return await api.request("GET", path, params=query, accept=accept, outer_levels=outer_levels)
+        query["continue"] = token
 
 
 def continue_token(page: Json) -> str:

@@ -10,19 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import quote
 
 import click
 
-from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import (
     INTERRUPTED,
     ApiError,
@@ -33,25 +28,21 @@ from operator_runner.core.errors import (
     Unavailable,
 )
 from operator_runner.core.model import GVK, Json
-from operator_runner.kube import api
-from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, METADATA_LIST, Api
+from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, METADATA_LIST, Api, list_pages
 from operator_runner.kube.discovery import Discovery
 from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_PAGE = 100
-_CONCURRENCY = 8
-"""Concurrent writes: enough to hide the latency of a conversion webhook."""
+_PAGE = 16
+"""Objects of a list, which are rewritten at once: enough to hide the latency of a webhook."""
 _MAX_ATTEMPTS = 5
-_MAX_FAILURES = 20
-"""Failures that are listed: while a webhook is down, all have the same message."""
-_LINE_INTERVAL_SECONDS = 5.0
 _RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0)
-"""Delays between attempts while the API server is unavailable, such as during its upgrade."""
-_UNAVAILABLE = frozenset({0, 429, 503, 504})
-"""Statuses to retry, 0 for no response; a failed conversion is a 500, which is not retried."""
-
-_T = TypeVar("_T")
+_TRANSIENT = frozenset({0, 410, 429, 503, 504})
+"""Statuses to begin again after, 0 for no response; a failed conversion is a 500."""
+REWRITTEN = "rewritten"
+CURRENT = "already current"
+SUPERSEDED = "changed or deleted meanwhile"
+FAILED = "failed"
 
 
 @click.command("migrate-storage")
@@ -64,10 +55,7 @@ _T = TypeVar("_T")
     help="Watches whose kinds are migrated if no CRD is named.",
 )
 @kubeconfig_options
-@click.option("--dry-run", is_flag=True, help="Send each write with dryRun=All.")
-def migrate_storage(
-    crds: tuple[str, ...], watches_file: Path, kubeconfig: Kubeconfig, dry_run: bool
-) -> None:
+def migrate_storage(crds: tuple[str, ...], watches_file: Path, kubeconfig: Kubeconfig) -> None:
     """Rewrite all objects of CRDs in their storage version.
 
     A CRD is named PLURAL.GROUP. Its older versions can be removed afterwards. An interrupted
@@ -75,7 +63,7 @@ def migrate_storage(
     """
     try:
         gvks = () if crds else _watched(watches_file)
-        sys.exit(asyncio.run(_migrate(crds, gvks, kubeconfig, dry_run=dry_run)))
+        sys.exit(asyncio.run(_migrate(crds, gvks, kubeconfig)))
     except (ApiError, ConfigError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -93,9 +81,7 @@ def _watched(file: Path) -> Sequence[GVK]:
     return [watch.gvk for watch in watches]
 
 
-async def _migrate(
-    names: Sequence[str], gvks: Sequence[GVK], kubeconfig: Kubeconfig, *, dry_run: bool
-) -> int:
+async def _migrate(names: Sequence[str], gvks: Sequence[GVK], kubeconfig: Kubeconfig) -> int:
     connection = await kubeconfig.connect()
     try:
         api = Api(connection)
@@ -103,7 +89,7 @@ async def _migrate(
         found = [await discovery.resource(gvk) for gvk in gvks]
         of_watches = [f"{resource.plural}.{resource.gvk.group}" for resource in found]
         are_complete = [
-            await _migrate_crd(api, name, dry_run=dry_run)
+            await Migration(api, MigrationTarget.of(await _crd(api, name))).run()
             for name in dict.fromkeys([*names, *of_watches])
         ]
         return int(not all(are_complete))
@@ -155,11 +141,7 @@ class MigrationTarget:
 
     @property
     def readable(self) -> tuple[str, ...]:
-        """Versions to try for a list, in order.
-
-        An object that cannot be converted fails the list in the storage version; listing the
-        version that it is stored in needs no conversion.
-        """
+        """Versions to try for a list, in order."""
         return (self.storage, *(version for version in self.served if version != self.storage))
 
     def path(self, version: str, namespace: str = "", name: str = "") -> str:
@@ -173,53 +155,86 @@ class MigrationTarget:
         return "/".join(parts)
 
 
-class RewriteResult(Enum):
-    """Result of rewriting one object; the value is shown to users."""
+class Migration:
+    """Rewrites the objects of one CRD, and reports what it does."""
 
-    REWRITTEN = "rewritten"
-    CURRENT = "already current"
-    SUPERSEDED = "changed or deleted meanwhile"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectPage:
-    """Metadata of some objects.
-
-    `continue_token` is empty on the last page; `left` is the estimated number of remaining objects.
-    """
-
-    items: tuple[Json, ...]
-    continue_token: str
-    left: int
-
-
-class StoredObjects:
-    """The stored objects of one CRD."""
-
-    def __init__(self, api: Api, target: MigrationTarget, *, dry_run: bool) -> None:
-        """Send writes with dryRun=All if `dry_run`."""
+    def __init__(self, api: Api, target: MigrationTarget) -> None:
+        """Send nothing yet."""
         self._api = api
         self._target = target
-        self._params = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+        self._results: dict[str, str] = {}
+        """Result of each object, by uid."""
 
-    async def page(self, continue_token: str) -> ObjectPage:
-        """Return the page at a continue token, or the first page for an empty token.
+    async def run(self) -> bool:
+        """Rewrite all objects; return whether none failed.
 
-        Raises ApiError if no served version can be listed.
+        Raises ConfigError if the CRD is edited meanwhile, and ApiError if no version can be listed.
+        """
+        name, storage = self._target.name, self._target.storage
+        if self._target.is_done:
+            click.echo(f"{name}: all objects are stored in {storage} already")
+            return True
+        stored = ", ".join(self._target.stored)
+        click.echo(f"{name}: migrating from {stored} to {storage}")
+        await self._rewrite_all()
+        counts = Counter(self._results.values())
+        found = ", ".join(f"{number} {result}" for result, number in counts.items())
+        click.echo(f"{name}: {counts.total()} objects: {found or 'nothing to rewrite'}")
+        if FAILED in counts:
+            hint = f"status.storedVersions stays {stored}: repair these objects, then run again"
+            click.echo(f"{name}: {hint}")
+            return False
+        await _finish(self._api, self._target)
+        click.echo(f"{name}: all objects are stored in {storage}")
+        return True
+
+    async def _rewrite_all(self) -> None:
+        """Rewrite all objects; begin again while the API server is unavailable, for 15 s."""
+        for delay in _RETRY_DELAYS_SECONDS:
+            try:
+                return await self._rewrite_listed()
+            except (Expired, Unavailable) as error:
+                if error.status not in _TRANSIENT:
+                    raise
+            await asyncio.sleep(delay)
+        return await self._rewrite_listed()
+
+    async def _rewrite_listed(self) -> None:
+        """Rewrite what a list of the storage version has, or of the first version that works.
+
+        An object that cannot be converted fails the list in the storage version; listing the
+        version that it is stored in needs no conversion.
         """
         first: ApiError | None = None
         for version in self._target.readable:
             try:
-                return await with_retries(partial(self._list, version, continue_token))
+                path = self._target.path(version)
+                async for page in list_pages(self._api, path, limit=_PAGE, accept=METADATA_LIST):
+                    await asyncio.gather(*(self._note(item["metadata"]) for item in page["items"]))
             except ApiError as error:
                 if error.status < 500:  # noqa: PLR2004
                     raise
                 first = first or error
+            else:
+                return
         assert first is not None
         raise first
 
-    async def rewrite(self, metadata: Json) -> RewriteResult:
+    async def _note(self, metadata: Json) -> None:
+        """Rewrite an object that has not been rewritten yet, and record the result."""
+        uid = metadata["uid"]
+        if uid in self._results:
+            return
+        try:
+            self._results[uid] = await self.rewrite(metadata)
+        except ApiError as error:
+            if error.status in _TRANSIENT:
+                raise
+            self._results[uid] = FAILED
+            place = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+            click.echo(f"  {self._target.plural} {place}: {error}")
+
+    async def rewrite(self, metadata: Json) -> str:
         """Rewrite an object in the storage version, unless it has changed since it was listed.
 
         A later write has stored it in that version already. Raises ApiError if the API server
@@ -230,118 +245,19 @@ class StoredObjects:
         )
         listed = metadata["resourceVersion"]
         body = {"metadata": {"uid": metadata["uid"], "resourceVersion": listed}}
+        params = {"fieldManager": FIELD_MANAGER}
         try:
-            answer = await with_retries(
-                lambda: self._api.request(
-                    "PATCH", path, params=self._params, body=body, content_type=MERGE_PATCH
-                )
+            answer = await self._api.request(
+                "PATCH", path, params=params, body=body, content_type=MERGE_PATCH
             )
         except (Conflict, NotFound):
-            return RewriteResult.SUPERSEDED
-        same = answer["metadata"]["resourceVersion"] == listed
-        return RewriteResult.CURRENT if same else RewriteResult.REWRITTEN
-
-    async def _list(self, version: str, continue_token: str) -> ObjectPage:
-        path = self._target.path(version)
-        list_at = partial(api.list_page, self._api, path, limit=_PAGE, accept=METADATA_LIST)
-        try:
-            answer = await list_at(continue_token)
-        except Expired as error:
-            # The token's revision is compacted. With the new token the list continues at the same
-            # key; without one it starts again, and finished objects are found current.
-            answer = await list_at(error.continue_token)
-        return ObjectPage(
-            tuple(item["metadata"] for item in answer["items"]),
-            api.continue_token(answer),
-            answer["metadata"].get("remainingItemCount") or 0,
-        )
-
-
-async def with_retries(send: Callable[[], Awaitable[_T]]) -> _T:
-    """Retry a request while the API server is unavailable, for 15 s. Raises ApiError."""
-    for delay in _RETRY_DELAYS_SECONDS:
-        try:
-            return await send()
-        except Unavailable as error:
-            if error.status not in _UNAVAILABLE:
-                raise
-        await asyncio.sleep(delay)
-    return await send()
-
-
-# The migration of a CRD ------------------------------------------------------------------
-
-
-async def _migrate_crd(api: Api, name: str, *, dry_run: bool) -> bool:
-    """Migrate the CRD `name`; return whether all of its objects were rewritten.
-
-    Raises ConfigError if the CRD does not exist or is edited meanwhile, and ApiError if the API
-    server rejects a request or remains unavailable.
-    """
-    target = MigrationTarget.of(await _crd(api, name))
-    if target.is_done:
-        click.echo(f"{name}: all objects are stored in {target.storage} already")
-        return True
-    stored = ", ".join(target.stored)
-    click.echo(f"{name}: migrating from {stored} to {target.storage}")
-    objects = StoredObjects(api, target, dry_run=dry_run)
-    done: Counter[RewriteResult] = Counter()
-    token, last = "", time.monotonic()
-    while True:
-        page = await objects.page(token)
-        await _rewrite(objects, page, target, done)
-        token = page.continue_token
-        if not token:
-            break
-        if time.monotonic() - last >= _LINE_INTERVAL_SECONDS:
-            last = time.monotonic()
-            click.echo(f"  {done.total()} of {done.total() + page.left} objects")
-    failed = done[RewriteResult.FAILED]
-    if dry_run:
-        tried = f"{done.total()} objects tried, {failed} refused; nothing was written"
-        click.echo(f"{name}: {tried}")
-        return not failed
-    counts = ", ".join(f"{done[each]} {each.value}" for each in RewriteResult if done[each])
-    click.echo(f"{name}: {done.total()} objects: {counts or 'nothing to rewrite'}")
-    if failed:
-        hint = f"status.storedVersions stays {stored}: repair these objects, then run again"
-        click.echo(f"{name}: {hint}")
-        return False
-    await _finish(api, target)
-    click.echo(f"{name}: all objects are stored in {target.storage}")
-    return True
-
-
-async def _rewrite(
-    objects: StoredObjects, page: ObjectPage, target: MigrationTarget, done: Counter[RewriteResult]
-) -> None:
-    """Rewrite the objects of a page concurrently. Raises ApiError without a response."""
-    left = iter(page.items)
-
-    async def work() -> None:
-        for metadata in left:
-            try:
-                done[await objects.rewrite(metadata)] += 1
-            except ApiError as error:
-                if error.status == 0:
-                    raise
-                done[RewriteResult.FAILED] += 1
-                path = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-                if done[RewriteResult.FAILED] <= _MAX_FAILURES:
-                    click.echo(f"  {target.plural} {path}: {error}")
-                elif done[RewriteResult.FAILED] == _MAX_FAILURES + 1:
-                    click.echo("  further failures are counted, not listed")
-
-    workers = [asyncio.create_task(work()) for _ in range(_CONCURRENCY)]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        await end_tasks(workers)
+            return SUPERSEDED
+        return CURRENT if answer["metadata"]["resourceVersion"] == listed else REWRITTEN
 
 
 async def _crd(api: Api, name: str) -> Json:
     try:
-        return await with_retries(lambda: api.request("GET", f"{_CRDS}/{name}"))
+        return await api.request("GET", f"{_CRDS}/{name}")
     except NotFound as error:
         raise ConfigError(
             f"{name}: CRD not found; write PLURAL.GROUP, as listed by `kubectl get crd`"
@@ -364,9 +280,8 @@ async def _finish(api: Api, target: MigrationTarget) -> None:
             "metadata": {"resourceVersion": crd["metadata"]["resourceVersion"]},
             "status": {"storedVersions": [target.storage]},
         }
-        patch = partial(api.request, "PATCH", path, body=body, content_type=MERGE_PATCH)
         try:
-            await with_retries(patch)
+            await api.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         except Conflict:
             continue
         return

@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.tools.storage_migration import MigrationTarget, RewriteResult, StoredObjects
+from operator_runner.tools.storage_migration import (
+    CURRENT,
+    SUPERSEDED,
+    Migration,
+    MigrationTarget,
+)
 from tests.contract.tools.storage_migration.webhook import Webhook
 from tests.contract.tools.storage_migration.widgets import Widgets
 
@@ -75,15 +80,10 @@ async def test_every_object_is_stored_in_the_storage_version(
         f"{widgets.group}/v2",
     ]
 
-    status, printed = await command("--dry-run")
-    assert (status, "120 objects tried, 0 refused; nothing was written" in printed) == (0, True), (
+    status, printed = await command()
+    assert (status, "119 rewritten" in printed and "1 already current" in printed) == (0, True), (
         printed
     )
-    assert widgets.etcd.objects(widgets.group, "widgets") == before
-    assert await widgets.stored_versions() == ["v1", "v2"]
-
-    status, printed = await command()
-    assert (status, "119 rewritten, 1 already current" in printed) == (0, True), printed
     after = widgets.etcd.objects(widgets.group, "widgets")
     assert versions(widgets) == {"v2"}
     assert {k: b["spec"] for k, b in after.items()} == {k: b["spec"] for k, b in before.items()}
@@ -167,7 +167,9 @@ async def test_an_object_that_cannot_be_converted_is_named(
 
     webhook.unconvertible = set()
     status, printed = await command()
-    assert (status, "1 rewritten, 19 already current" in printed) == (0, True), printed
+    assert (status, "1 rewritten" in printed and "19 already current" in printed) == (0, True), (
+        printed
+    )
     assert versions(widgets) == {"v2"}
     assert await widgets.stored_versions() == ["v2"]
 
@@ -175,14 +177,14 @@ async def test_an_object_that_cannot_be_converted_is_named(
 async def test_objects_that_others_write_or_delete_are_skipped(widgets: Widgets) -> None:
     """An object that has changed since it was listed is not written, and is not a failure."""
     await widgets.create_many(3)
-    objects = StoredObjects(widgets.api, MigrationTarget.of(await widgets.crd()), dry_run=False)
-    page = await objects.page("")
+    migration = Migration(widgets.api, MigrationTarget.of(await widgets.crd()))
+    listed = await widgets.api.request("GET", widgets.path())
     await widgets.edit("w-000", {"spec": {"size": 70}})
     await widgets.api.request("DELETE", widgets.path("w-001"))
 
-    found = [await objects.rewrite(metadata) for metadata in page.items]
+    found = [await migration.rewrite(item["metadata"]) for item in listed["items"]]
 
-    assert found == [RewriteResult.SUPERSEDED, RewriteResult.SUPERSEDED, RewriteResult.CURRENT]
+    assert found == [SUPERSEDED, SUPERSEDED, CURRENT]
 
 
 async def test_a_crd_that_is_not_there_is_named(control_plane: Path) -> None:
