@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 
 _SPECIAL_WORDS = ("HTTP", "URL", "IP")
 _NUMBERS = re.compile(r"([a-zA-Z])([0-9]+)([a-zA-Z]([0-9]+))")
-_SEPARATORS = frozenset(" _-")
+_SEPARATOR = re.compile("[ _-]")
+_WORD = re.compile("(?s:.)(?:(?![A-Z][a-z]|[a-z][A-Z])(?s:.))*(?:[a-z](?=[A-Z]))?")
+"""Ends before a capital that a small letter follows, or after a small one that a capital follows.
+
+One expression: keys of a resource may have 1.3 MB in total, and all are converted in each run.
+"""
 
 
 def to_snake(name: str) -> str:
     """Return the variable's name for a field's name; an empty name stays empty."""
+    if name.isascii() and name.isalpha() and name.islower():
+        return name
     text = _NUMBERS.sub(r"\1 \2 \3", name).strip(" ")
     if not text:
         return ""
@@ -70,28 +77,9 @@ def _isolate(text: str, word: str) -> str:
 
 def _split(text: str) -> list[str]:
     """Cut at separators and at changes of case; an acronym such as JSON is one word."""
-    words: list[str] = []
-    word = ""
-    for position, char in enumerate(text):
-        following = text[position + 1 : position + 2]
-        if word and _is_upper(char) and _is_lower(following):
-            words.append(word)
-            word = char
-        elif word and _is_lower(char) and _is_upper(following):
-            words.append(word + char)
-            word = ""
-        elif char in _SEPARATORS:
-            words.append(word)
-            word = ""
-        else:
-            word += char
-    words.append(word)
-    return [word.lower() for word in words]
+    parts = _SEPARATOR.split(text)
+    return [word.lower() for part in parts for word in _WORD.findall(part) or [""]]
 
 
 def _is_upper(char: str) -> bool:
     return "A" <= char <= "Z"
-
-
-def _is_lower(char: str) -> bool:
-    return "a" <= char <= "z"

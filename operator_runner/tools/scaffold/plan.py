@@ -299,6 +299,8 @@ def _watch(project: Project, api_plan: ApiPlan) -> str:
         f"  {content}\n"
         "  # markUnsafe, nativeTypes, kstatus, and `ownership: refuse`.\n"
         "  profile: strict\n"
+        "  # Objects that a run no longer writes are deleted.\n"
+        "  prune: true\n"
     )
 
 

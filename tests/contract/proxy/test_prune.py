@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import ssl
@@ -454,6 +455,105 @@ async def test_an_object_of_others_cannot_be_made_a_member(
         found = await admin.get(path)
         assert found is not None
         assert PART_OF not in (found["metadata"].get("labels") or {})
+
+
+async def test_a_refused_deletion_is_repeated_and_others_are_not_held_up(
+    admin: Administrator, proxy: Proxy
+) -> None:
+    """An admission policy refuses one; the next complete run finds it again, also after a restart.
+
+    With `propagation: Foreground`, an object stays until its dependents are deleted.
+    """
+    owner = await admin.create(admin.config_maps, config_map(f"{admin.namespace}-guarded"))
+    guarded, free = (
+        Wanted(admin.config_maps, "ConfigMap", name) for name in ("guarded", "unguarded")
+    )
+    async with run_of(proxy, owner) as role:
+        for each in (guarded, free):
+            await role.write("module", each, each.body("refused"))
+        await role.prune()
+    live = await admin.get(guarded.path) or {}
+    dependent = config_map("dependent")
+    dependent["metadata"] |= {
+        "finalizers": ["test.example.com/hold"],
+        "ownerReferences": [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": guarded.name,
+                "uid": live["metadata"]["uid"],
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+    await admin.create(admin.config_maps, dependent)
+
+    async with guarding(admin, guarded):
+        for _ in range(2):
+            async with run_of(proxy, owner) as role:
+                result = await role.prune()
+            assert [each for each in result.refused if "Keep it" in each], result
+            restart(proxy, admin.connection)
+            owner = await admin.get(f"{admin.config_maps}/{owner['metadata']['name']}") or {}
+        assert await admin.get(free.path) is None
+
+    async with run_of(proxy, owner) as role:
+        assert not (await role.prune(Prune(propagation="Foreground"))).refused
+    left = await admin.get(guarded.path) or {}
+    assert left["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await admin.request(
+        "PATCH", f"{admin.config_maps}/dependent", {"metadata": {"finalizers": None}}
+    )
+
+
+@asynccontextmanager
+async def guarding(admin: Administrator, wanted: Wanted) -> AsyncIterator[None]:
+    """Have an admission policy refuse the deletion of an object; wait until it holds, and no more.
+
+    API servers read policies with a delay.
+    """
+    api, name = "admissionregistration.k8s.io/v1", f"{admin.namespace}-guard"
+    collection = f"/apis/{api}/validatingadmissionpolic"
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["DELETE"],
+        "resources": ["configmaps"],
+    }
+    held = (
+        f"request.name != '{wanted.name}' || request.namespace != '{admin.namespace}'"
+        " || request.operation != 'DELETE'"
+    )
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": held, "message": "Keep it"}],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+
+    async def is_held() -> bool:
+        status, _ = await admin.request("DELETE", f"{wanted.path}?dryRun=All")
+        return status != 200
+
+    async def until(*, held: bool) -> None:
+        while await is_held() != held:
+            await asyncio.sleep(0.2)
+
+    try:
+        for kind, suffix, spec in (
+            ("ValidatingAdmissionPolicy", "ies", policy),
+            ("ValidatingAdmissionPolicyBinding", "ybindings", binding),
+        ):
+            body = {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec}
+            await admin.create(f"{collection}{suffix}", body)
+        async with asyncio.timeout(120):
+            await until(held=True)
+        yield
+    finally:
+        for suffix in ("ybindings", "ies"):
+            await admin.request("DELETE", f"{collection}{suffix}/{name}")
+    async with asyncio.timeout(120):
+        await until(held=False)
 
 
 async def test_an_edit_without_orphans_costs_no_request(
