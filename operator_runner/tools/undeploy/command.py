@@ -81,9 +81,10 @@ async def _undeploy(
     try:
         api = Api(connection)
         discovery = Discovery(api)
-        definitions = await Inventory(api, discovery).definitions(plan.crds)
+        inventory = Inventory(api, discovery)
+        definitions = await inventory.definitions(plan.crds)
         if with_crds:
-            _ask(definitions, connection.server, sure=yes)
+            _ask(await inventory.with_owned(definitions), connection.server, sure=yes)
         await Removal(api, discovery, click.echo, timeout_seconds).remove(plan, with_crds=with_crds)
     finally:
         await connection.close()

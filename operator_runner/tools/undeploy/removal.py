@@ -6,11 +6,11 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from operator_runner.core.errors import ConfigError, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.kube.api import METADATA, METADATA_LIST, Api, list_pages
+from operator_runner.kube.api import METADATA_LIST, Api, list_pages
 from operator_runner.kube.certificate_sources import SECRET_KEYS
 from operator_runner.kube.discovery import ApiResource as Kind
 from operator_runner.kube.discovery import Discovery
@@ -59,16 +59,12 @@ _MAX_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A custom resource with its finalizers.
-
-    `pods` and `claims` are the Pods and PersistentVolumeClaims that it owns, also indirectly.
-    """
+    """A custom resource, and the objects in namespaces that it owns."""
 
     ref: ObjectRef
-    finalizers: tuple[str, ...] = ()
-    deleting: bool = False
-    pods: tuple[ObjectRef, ...] = ()
-    claims: tuple[ObjectRef, ...] = ()
+    uid: str
+    has_finalizers: bool = False
+    owned: tuple[ObjectRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,83 +74,50 @@ class Definition:
     name: str
     """PLURAL.GROUP"""
     resources: tuple[Resource, ...]
-    converted: tuple[str, ...] = ()
-    """Served versions that need the operator's conversion webhook."""
 
 
 def deletion_lines(definitions: Sequence[Definition]) -> Iterator[str]:
-    """Yield the resources that are deleted with the CRDs, and their totals."""
+    """Yield the resources that are deleted with the CRDs, with the objects that they own."""
     for definition in definitions:
         if not definition.resources:
             yield f"CRD {definition.name} will be deleted; it has no resources."
             continue
         yield f"CRD {definition.name} will be deleted with these resources and their dependents:"
-        yield from _shown([_line(resource) for resource in definition.resources])
-    resources = [one for definition in definitions for one in definition.resources]
-    if resources:
-        namespaces = {one.ref.namespace for one in resources}
-        pods = sum(len(one.pods) for one in resources)
-        yield (
-            f"Total: {_count(len(resources), 'resource')} in"
-            f" {_count(len(namespaces), 'namespace')}, {_count(pods, 'Pod')}."
+        yield from _shown(
+            [
+                f"  {one.ref}: {', '.join(map(str, one.owned)) or 'no objects'}"
+                for one in definition.resources
+            ]
         )
+        yield f"Total: {_count(len(definition.resources), 'resource')}."
 
 
 def remaining_lines(definitions: Sequence[Definition]) -> Iterator[str]:
     """Yield what is kept, and which of it needs an operator."""
     for definition in definitions:
-        pods = sum(len(one.pods) for one in definition.resources)
         if definition.resources:
             yield (
-                f"Kept: CRD {definition.name}, {_count(len(definition.resources), 'resource')} and"
-                f" {_count(pods, 'Pod')}."
+                f"Kept: CRD {definition.name} and {_count(len(definition.resources), 'resource')}."
             )
-        held = [one for one in definition.resources if one.finalizers]
-        if held:
+        if commands := list(finalizer_commands([definition])):
             yield (
                 "These resources have a finalizer that needs the operator. Deploy it again to"
                 " delete them, or remove their finalizers to skip the cleanup:"
             )
-            yield from _shown([_remove_finalizers(definition.name, one) for one in held])
-        if definition.converted and definition.resources:
-            yield (
-                f"Requests for {', '.join(definition.converted)} of {definition.name} fail until"
-                " an operator serves the conversion webhook again."
-            )
+            yield from commands
 
 
 def finalizer_commands(definitions: Sequence[Definition]) -> Iterator[str]:
     """Yield the commands that remove the finalizers of remaining resources."""
     for definition in definitions:
-        held = [one for one in definition.resources if one.finalizers]
-        yield from _shown([_remove_finalizers(definition.name, one) for one in held])
+        held = [one for one in definition.resources if one.has_finalizers]
+        yield from _shown([_remove_finalizers(definition.name, one.ref) for one in held])
 
 
-def owned_objects(definitions: Sequence[Definition]) -> list[ObjectRef]:
-    """Return the Pods and PersistentVolumeClaims that are deleted with the resources."""
-    resources = [one for definition in definitions for one in definition.resources]
-    return [ref for one in resources for ref in (*one.pods, *one.claims)]
-
-
-def delete_commands(refs: Sequence[ObjectRef]) -> Iterator[str]:
-    """Yield the commands that delete these objects."""
-    yield from _shown([_delete(ref) for ref in refs])
-
-
-def _line(resource: Resource) -> str:
-    parts = [_count(len(resource.pods), "Pod"), *(str(claim) for claim in resource.claims)]
-    return f"  {resource.ref}: {', '.join(parts)}"
-
-
-def _remove_finalizers(crd: str, resource: Resource) -> str:
-    where = f" --namespace={resource.ref.namespace}" if resource.ref.namespace else ""
+def _remove_finalizers(crd: str, ref: ObjectRef) -> str:
+    where = f" --namespace={ref.namespace}" if ref.namespace else ""
     patch = '{"metadata":{"finalizers":null}}'
-    now = "  # deletion pending" if resource.deleting else ""
-    return f"  kubectl patch {crd} {resource.ref.name}{where} --type=merge --patch='{patch}'{now}"
-
-
-def _delete(ref: ObjectRef) -> str:
-    return f"  kubectl delete {ref.gvk.kind.lower()} {ref.name} --namespace={ref.namespace}"
+    return f"  kubectl patch {crd} {ref.name}{where} --type=merge --patch='{patch}'"
 
 
 def _shown(lines: list[str]) -> Iterator[str]:
@@ -168,8 +131,6 @@ def _count(number: int, word: str) -> str:
 
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_PODS = Kind(GVK("", "v1", "Pod"), "pods", True)
-_CLAIMS = Kind(GVK("", "v1", "PersistentVolumeClaim"), "persistentvolumeclaims", True)
 _CONCURRENCY = 8
 """Maximum concurrent requests."""
 
@@ -197,10 +158,9 @@ class Inventory:
         """Keep the clients; no request is sent."""
         self._api = api
         self._discovery = discovery
-        self._owners: dict[str, Sequence[Json]] = {}
 
     async def definitions(self, crds: Sequence[ObjectRef]) -> list[Definition]:
-        """Return the installed CRDs with their resources and the objects those own."""
+        """Return the installed CRDs with their resources."""
         found = []
         for ref in crds:
             try:
@@ -210,8 +170,36 @@ class Inventory:
             found.append(await self._definition(crd))
         return found
 
+    async def with_owned(self, definitions: Sequence[Definition]) -> list[Definition]:
+        """Return the definitions with the objects that their resources own."""
+        resources = [one for definition in definitions for one in definition.resources]
+        owned: defaultdict[str, list[ObjectRef]] = defaultdict(list)
+        namespaces = {one.ref.namespace for one in resources}
+        for namespace in [None] if "" in namespaces else sorted(namespaces):
+            for ref, metadata in await self._objects(namespace):
+                for owner in metadata.get("ownerReferences") or ():
+                    owned[owner["uid"]].append(ref)
+        return [
+            replace(
+                definition,
+                resources=tuple(
+                    replace(one, owned=tuple(owned[one.uid])) for one in definition.resources
+                ),
+            )
+            for definition in definitions
+        ]
+
     async def foreign_objects(self, namespace: str) -> list[ObjectRef]:
         """Return the objects in a namespace, without default ones and those being deleted."""
+        found = {
+            ref
+            for ref, metadata in await self._objects(namespace)
+            if "deletionTimestamp" not in metadata
+        }
+        return sorted(ref for ref in found if not _is_default(ref))
+
+    async def _objects(self, namespace: str | None) -> list[tuple[ObjectRef, Json]]:
+        """Return reference and metadata of all objects in a namespace; None: in all."""
         limit, kinds = asyncio.Semaphore(_CONCURRENCY), await self._discovery.listable()
 
         async def listed(kind: Kind) -> list[Json]:
@@ -223,13 +211,11 @@ class Inventory:
                     return []
 
         lists = await asyncio.gather(*(listed(kind) for kind in kinds))
-        found = {
-            ObjectRef(kind.gvk, namespace, metadata["name"])
+        return [
+            (ObjectRef(kind.gvk, metadata["namespace"], metadata["name"]), metadata)
             for kind, items in zip(kinds, lists, strict=True)
             for metadata in items
-            if "deletionTimestamp" not in metadata
-        }
-        return sorted(ref for ref in found if not _is_default(ref))
+        ]
 
     async def _definition(self, crd: Json) -> Definition:
         spec = crd["spec"]
@@ -238,67 +224,15 @@ class Inventory:
         version = next((one for one in served if one["storage"]), served[0])["name"]
         gvk = GVK(spec["group"], version, spec["names"]["kind"])
         kind = Kind(gvk, spec["names"]["plural"], spec["scope"] == "Namespaced")
-        items = await self._list(kind, None)
-        pods, claims = await self._owned(items)
-        webhook = (spec.get("conversion") or {}).get("strategy") == "Webhook"
-        return Definition(
-            crd["metadata"]["name"],
-            tuple(
-                Resource(
-                    ObjectRef(gvk, one.get("namespace") or "", one["name"]),
-                    tuple(one.get("finalizers") or ()),
-                    "deletionTimestamp" in one,
-                    tuple(pods[one["uid"]]),
-                    tuple(claims[one["uid"]]),
-                )
-                for one in items
-            ),
-            tuple(one["name"] for one in served if webhook and one["name"] != version),
+        resources = (
+            Resource(
+                ObjectRef(gvk, one.get("namespace") or "", one["name"]),
+                one["uid"],
+                bool(one.get("finalizers")),
+            )
+            for one in await self._list(kind, None)
         )
-
-    async def _owned(
-        self, items: Sequence[Json]
-    ) -> tuple[dict[str, list[ObjectRef]], dict[str, list[ObjectRef]]]:
-        """Return Pods and PersistentVolumeClaims by the uid of the resource they belong to."""
-        uids = {one["uid"] for one in items}
-        spaces = {one.get("namespace") for one in items}
-        pods: defaultdict[str, list[ObjectRef]] = defaultdict(list)
-        claims: defaultdict[str, list[ObjectRef]] = defaultdict(list)
-        for kind, found in ((_PODS, pods), (_CLAIMS, claims)):
-            for namespace in [None] if None in spaces else sorted(map(str, spaces)):
-                for metadata in await self._list(kind, namespace):
-                    ref = ObjectRef(kind.gvk, metadata["namespace"], metadata["name"])
-                    for uid in await self._roots(metadata) & uids:
-                        found[uid].append(ref)
-        return pods, claims
-
-    async def _roots(self, metadata: Json) -> set[str]:
-        """Return the uids of all owners of an object, transitively."""
-        found: set[str] = set()
-        pending = [
-            (metadata.get("namespace"), one) for one in metadata.get("ownerReferences") or ()
-        ]
-        while pending:
-            namespace, reference = pending.pop()
-            if reference["uid"] not in found:
-                found.add(reference["uid"])
-                above = await self._above(namespace, reference)
-                pending += [(namespace, one) for one in above]
-        return found
-
-    async def _above(self, namespace: str | None, reference: Json) -> Sequence[Json]:
-        """Return the owner references of an owner; none if it is deleted."""
-        uid = reference["uid"]
-        if uid not in self._owners:
-            gvk = GVK.of(reference["apiVersion"], reference["kind"])
-            try:
-                kind = await self._discovery.resource(gvk)
-                path = kind.path(namespace, reference["name"])
-                body = await self._api.request("GET", path, accept=METADATA)
-            except NotFound:
-                body = {"metadata": {}}
-            self._owners[uid] = body["metadata"].get("ownerReferences") or ()
-        return self._owners[uid]
+        return Definition(crd["metadata"]["name"], tuple(resources))
 
     async def _list(self, kind: Kind, namespace: str | None) -> list[Json]:
         """Return the metadata of all objects of a kind; None: of all namespaces."""
@@ -334,7 +268,9 @@ class Removal:
             await self._crds(plan.crds)
         for ref in plan.workloads:
             await self._delete(ref, propagation="Foreground")
-        await self._wait(plan.workloads, "Pods still running")
+        if not await self._gone(plan.workloads):
+            names = ", ".join(str(ref) for ref in plan.workloads)
+            raise ConfigError(f"{names}: Pods still running after {self._timeout:g} s; try again")
         for ref in plan.rest:
             await self._delete(ref)
         for ref in plan.made:
@@ -349,11 +285,15 @@ class Removal:
         would never delete the owned objects.
         """
         definitions = await self._inventory.definitions(crds)
-        resources = [one.ref for definition in definitions for one in definition.resources]
-        for ref in resources:
-            await self._request_deletion(ref)
-        if await self._gone(resources):
-            await self._owned_gone(owned_objects(definitions))
+        resources = [
+            one
+            for definition in await self._inventory.with_owned(definitions)
+            for one in definition.resources
+        ]
+        for one in resources:
+            await self._request_deletion(one.ref)
+        if await self._gone([one.ref for one in resources]):
+            await self._owned_gone([ref for one in resources for ref in one.owned])
             for ref in crds:
                 await self._delete(ref)
             if await self._gone(crds):
@@ -374,8 +314,7 @@ class Removal:
         raise ConfigError(
             "the resources are deleted, but the garbage collector has not deleted all objects that"
             f" they owned within {self._timeout:g} s; the operator and the CRDs are still deployed."
-            " Delete these objects, then try again:",
-            *delete_commands(left),
+            f" Delete these objects, then try again: {', '.join(map(str, left))}"
         )
 
     async def _certificates(self, ref: ObjectRef) -> None:
@@ -397,14 +336,10 @@ class Removal:
         more = f" and {len(left) - _MAX_LINES} more" if len(left) > _MAX_LINES else ""
         self._report(f"{ref} kept, because it contains {names}{more}")
 
-    async def _delete(
-        self, ref: ObjectRef, *, propagation: str = "Background", absent: str = "not found"
-    ) -> None:
+    async def _delete(self, ref: ObjectRef, *, propagation: str = "Background") -> None:
         """Delete an object, if it and its kind exist."""
-        if await self._request_deletion(ref, propagation):
-            self._report(f"{ref} deleted")
-        elif absent:
-            self._report(f"{ref} {absent}")
+        is_deleted = await self._request_deletion(ref, propagation)
+        self._report(f"{ref} {'deleted' if is_deleted else 'not found'}")
 
     async def _request_deletion(self, ref: ObjectRef, propagation: str = "Background") -> bool:
         """Send the deletion; return False if the object or its kind does not exist."""
@@ -414,11 +349,6 @@ class Removal:
         except NotFound:
             return False
         return True
-
-    async def _wait(self, refs: Sequence[ObjectRef], why: str) -> None:
-        if not await self._gone(refs):
-            names = ", ".join(str(ref) for ref in refs)
-            raise ConfigError(f"{names}: {why} after {self._timeout:g} s; try again")
 
     async def _gone(self, refs: Sequence[ObjectRef], *, going: bool = False) -> bool:
         """Wait until all are deleted, or with `going` being deleted; return False on timeout."""
