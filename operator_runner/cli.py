@@ -25,7 +25,6 @@ _COMMANDS: Mapping[str, str] = {
     "get": "operator_runner.tools.resources.get:get",
     "health": "operator_runner.tools.health:health",
     "init": "operator_runner.tools.scaffold.commands:init",
-    "migrate-storage": "operator_runner.tools.storage_migration:migrate_storage",
     "operatorhub": "operator_runner.tools.bundle.command:operatorhub",
     "rbac": "operator_runner.tools.rbac.command:rbac",
     "reconcile": "operator_runner.tools.resources.reconcile:reconcile",

@@ -67,7 +67,7 @@ ELSEWHERE = {
     "operator-runner cluster olm up": "e2e/test_olm.py",
     "operator-runner cluster olm serve FOLDER": "e2e/test_olm.py",
     'eval "$(operator-runner cluster env)"': "e2e/test_readme.py",
-    "kubectl apply -f config/storage-migration/in-tree.yaml": "contract/tools/storage_migration",
+    "kubectl apply -f config/storage-migration/in-tree.yaml": "unit/tools/storage_migration",
     "kubectl delete subscription,csv --all -n NAMESPACE": "e2e/test_olm.py",
     "kubectl wait --for=condition=Available nginxoperators/cluster": "e2e/test_doc_commands.py",
 }

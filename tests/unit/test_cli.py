@@ -226,7 +226,7 @@ def test_the_help_of_a_group_has_the_whole_summary_of_each_command(group: str) -
 
 def test_a_mistyped_command_is_answered_with_a_suggestion() -> None:
     """The names are known without an import."""
-    assert "Did you mean" in call("migrate-storag").stderr
+    assert "Did you mean" in call("undeplo").stderr
 
 
 @pytest.mark.parametrize(

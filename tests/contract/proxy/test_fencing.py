@@ -18,7 +18,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from tests.contract.kube.waiting import until
-from tests.contract.tools.storage_migration.webhook import Webhook
+from tests.contract.proxy.webhook import Webhook
 from tests.fakes.term import Clock
 
 from .conftest import SECONDS, WATCH, Recorder, Run, config_map, proxied
