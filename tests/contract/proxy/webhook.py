@@ -1,4 +1,4 @@
-"""A webhook for conversion and admission that rejects and delays objects of a test."""
+"""A webhook for admission that delays objects of a test."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ class Webhook:
 
     def __init__(self, folder: Path) -> None:
         """Write the certificate to `folder`."""
-        self.unconvertible: set[str] = set()
-        """Names that do not convert to v2."""
         self.hold_from = ""
         """Writes of this name and of those after it in the alphabet wait for `release`."""
         self.admitted: list[str] = []
@@ -29,7 +27,6 @@ class Webhook:
         self.release = asyncio.Event()
         self._certificate = folder / "webhook.crt"
         app = web.Application()
-        app.router.add_post("/convert", self._convert)
         app.router.add_post("/admit", self._admit)
         self._app = app
         self._server: Listener | None = None
@@ -58,19 +55,6 @@ class Webhook:
         self.held.clear()
         self.release.clear()
         self.admitted.clear()
-
-    async def _convert(self, request: web.Request) -> web.Response:
-        review = await request.json()
-        body = review["request"]
-        desired = body["desiredAPIVersion"]
-        names = {item["metadata"]["name"] for item in body["objects"]}
-        refused = sorted(names & self.unconvertible) if desired.endswith("/v2") else []
-        if refused:
-            result = {"status": "Failure", "message": f"{refused[0]}: spec.size is not a number"}
-        else:
-            result = {"status": "Success"}
-        converted = [item | {"apiVersion": desired} for item in body["objects"]]
-        return _answer(review, {"convertedObjects": converted, "result": result})
 
     async def _admit(self, request: web.Request) -> web.Response:
         review = await request.json()
