@@ -15,7 +15,15 @@ from operator_runner.ansible.templating.hints import with_type_hint
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import exhausted_in
-from operator_runner.core.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
+from operator_runner.core.model import (
+    FORMER_OWNER,
+    NOT_OWNED,
+    Json,
+    RunEvent,
+    RunOutcome,
+    Stats,
+    TaskFailure,
+)
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry.redaction import without_colours
 
@@ -32,6 +40,8 @@ _FAILED_WHEN = "A 'failed_when' expression evaluated to 'True'."
 """Message of ansible-core 2.21 for a module that has succeeded."""
 REASON_VARIABLE = "failure_reason"
 """Variable of a task or block with the reason of its failures."""
+_OWNERSHIP = (NOT_OWNED, FORMER_OWNER)
+"""Reasons that no variable replaces: they are about an object of another owner."""
 REASON_PATTERN = r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?"
 _NON_ZERO = re.compile(r"non-zero return code\.?\Z")
 """End of the message of `command`, `shell` and `script`; `no_log` hides their output."""
@@ -133,7 +143,7 @@ class OutcomeBuilder:
         message = _message(result, partial(self.keyword_of, path))
         is_unreachable = event.kind == "runner_on_unreachable"
         reason, code = reason_and_code(message, "Unreachable" if is_unreachable else "TaskFailed")
-        chosen = self.variable_of(path, REASON_VARIABLE)
+        chosen = "" if reason in _OWNERSHIP else self.variable_of(path, REASON_VARIABLE)
         failure = TaskFailure(
             task=str(event.data.get("task") or ""),
             message=with_type_hint(truncated(message, _MAX_MESSAGE_BYTES)),

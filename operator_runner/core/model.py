@@ -22,6 +22,9 @@ APPLYSET_DOMAIN = "applyset.kubernetes.io"
 """Domain of the labels and annotations of ApplySets, see KEP-3659."""
 PART_OF = f"{APPLYSET_DOMAIN}/part-of"
 """Label of the members of an ApplySet: its id. The runner sets it, not the role."""
+NOT_OWNED, FORMER_OWNER = "NotOwned", "FormerOwnerDeleting"
+"""Reasons in the Status of a refused write: the object has another owner, or had this resource's
+deleted predecessor as its owner."""
 TYPE_TAG_PREFIX = "__ansible_"
 """Prefix of the keys that Ansible's JSON decoder interprets as type information.
 
@@ -610,6 +613,7 @@ class RunOutcome:
     `timed_out` is True for a run that was ended at its deadline.
     `load_failed` is True if Ansible could not load the play: a syntax error, an unknown module, a
     missing role. A retry fails in the same way until a file changes.
+    `awaited` is what the run has met instead of failing: the operator runs it again.
     `incomplete` is why the run may not have written all that its resource asks for although it
     succeeded, empty if it has. `retry_after` is when it is repeated, None for the regular period.
     """
@@ -623,6 +627,7 @@ class RunOutcome:
     started: datetime | None = None
     incomplete: str = ""
     retry_after: timedelta | None = None
+    awaited: TaskFailure | None = None
 
     @property
     def successful(self) -> bool:

@@ -3,7 +3,8 @@
 Server-side apply removes a field only if the manager that applies has set it before. So what
 earlier versions of a role have written without apply, and what somebody has changed with kubectl,
 becomes the manager's own: fields that the role does not set are then removed. Client-go does so
-for fields of client-side apply (csaupgrade), Flux also for those of kubectl.
+for fields of client-side apply (csaupgrade), Flux also for those of kubectl. Metadata that kubectl
+has set stays: labels, annotations and finalizers are shared.
 See docs/apply.md.
 """
 
@@ -15,9 +16,10 @@ from typing import Any
 
 from operator_runner.core.model import Json
 
-_OVERRULED = re.compile(r"kubectl(?!-rollout$)(-.*)?|before-first-apply|OpenAPI-Generator")
-"""Managers: commands of kubectl but `rollout restart`, whose annotation starts new Pods, and the
-Python client of modules, with which roles write without apply."""
+_MODULES = "OpenAPI-Generator"
+"""The Python client of modules, with which roles write without apply."""
+_OVERRULED = re.compile(rf"kubectl(?!-rollout$)(-.*)?|before-first-apply|{_MODULES}")
+"""Managers: commands of kubectl but `rollout restart`, whose annotation starts new Pods."""
 
 
 def taken_over(entries: Sequence[Json], manager: str, api_version: str) -> list[Json] | None:
@@ -34,14 +36,20 @@ def taken_over(entries: Sequence[Json], manager: str, api_version: str) -> list[
         if names_fields and entry.get("manager") == manager and entry.get("operation") == "Apply":
             own = entry
         elif names_fields and _OVERRULED.fullmatch(str(entry.get("manager"))):
-            taken.append(entry)
+            owned = dict(entry.get("fieldsV1") or {})
+            shared = {} if entry["manager"] == _MODULES else owned.pop("f:metadata", {})
+            if owned:
+                taken.append(owned)
+            if shared:
+                rest = {"f:metadata": shared}
+                kept.append(entry | {"fieldsV1": rest} if owned else entry)
         else:
             kept.append(entry)
     if not taken:
         return None
     fields = own.get("fieldsV1") or {}
-    for entry in taken:
-        fields = _union(fields, entry.get("fieldsV1") or {})
+    for owned in taken:
+        fields = _union(fields, owned)
     # Without a time: the API server sets it.
     applied = {"manager": manager, "operation": "Apply", "apiVersion": api_version}
     return [*kept, applied | {"fieldsType": "FieldsV1", "fieldsV1": fields}]

@@ -209,8 +209,12 @@ def is_tracked(owner: Owner, metadata: Json) -> bool:
     """
     if is_owned(owner, metadata):
         return True
-    namespace = metadata.get("namespace") or ""
-    is_in_reach = owner.ref.namespace in {"", namespace}
+    return has_former_owner(owner, metadata)
+
+
+def has_former_owner(owner: Owner, metadata: Json) -> bool:
+    """Return whether an object that `owner` does not own belonged to its predecessor."""
+    is_in_reach = owner.ref.namespace in {"", metadata.get("namespace") or ""}
     return is_in_reach and any(map(owner.has_name_in, _references(metadata)))
 
 

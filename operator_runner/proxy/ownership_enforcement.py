@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
-from operator_runner.core.model import GVK, PART_OF, Json, Ownership
+from operator_runner.core.model import FORMER_OWNER, GVK, NOT_OWNED, PART_OF, Json, Ownership
 from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy import bodies
@@ -32,6 +32,7 @@ from operator_runner.proxy.ownership import (
     controller_of,
     describe_ownership,
     has_any_owner,
+    has_former_owner,
     is_owned,
     patch_for_create,
     patch_for_record,
@@ -61,8 +62,6 @@ _MAX_CONFLICTS = 5
 _MAX_NAMES = 3
 """Foreign objects that the error of a refused deletion names."""
 _METHOD_NOT_ALLOWED = 405
-_NOT_OWNED = "NotOwned"
-"""Reason in the Status of a refusal, which declared conditions get as `result.reason`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +262,7 @@ class Admission:
             )
         if enforced and not await self._belongs(write, live):
             if write.grant.watch.ownership is Ownership.REFUSE or has_any_owner(live):
-                raise StatusError(403, await self._refusal(write, live), reason=_NOT_OWNED)
+                await self._refuse(write, live)
             if owning:
                 version = str(live.get("resourceVersion", ""))
                 edit = _with_preconditions(_create_patch(write), uid, version)
@@ -346,15 +345,22 @@ class Admission:
                 403,
                 f"{len(others)} of the selected {_plural(write.info)} do not belong to"
                 f" {write.grant.owner.ref}: {named}; select those that do, or {_remedy(write)}",
-                reason=_NOT_OWNED,
+                reason=NOT_OWNED,
             )
 
-    async def _refusal(self, write: WriteRequest, live: Json) -> str:
-        info = write.info
+    async def _refuse(self, write: WriteRequest, live: Json) -> None:
+        """Raise the StatusError of a write to an object of another owner."""
+        info, ref = write.info, write.grant.owner.ref
         where = f"{info.namespace}/{info.name}" if info.namespace else info.name
-        return (
-            f"{await self._kind(info)} {where} does not belong to {write.grant.owner.ref}, it is"
-            f" {describe_ownership(live)}; rename one of the two, or {_remedy(write, live)}"
+        what = f"{await self._kind(info)} {where}"
+        if has_former_owner(write.grant.owner, live):
+            message = f"{what} of a deleted {ref.gvk.kind} of this name will be deleted first"
+            raise StatusError(403, message, reason=FORMER_OWNER)
+        raise StatusError(
+            403,
+            f"{what} does not belong to {ref}, it is {describe_ownership(live)}; rename one of the"
+            f" two, or {_remedy(write, live)}",
+            reason=NOT_OWNED,
         )
 
     async def _take_over(self, write: WriteRequest, live: Json) -> Json:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from operator_runner.core.durations import format_duration
-from operator_runner.core.model import Json, RunOutcome, TaskFailure
+from operator_runner.core.model import FORMER_OWNER, Json, RunOutcome, TaskFailure
 from operator_runner.core.truncation import truncated
 
 _MAX_MESSAGE_BYTES = 32768
@@ -28,7 +29,9 @@ _ORIGIN = re.compile(
 _RUNNING = "Running reconciliation"
 _DESELECTED = "Deselected"
 _SUSPENDED = "SuspendedByAnnotation"
-_REQUEUE_REQUESTED = "the role asked to run again in "
+_WAITING = re.compile(rf"{_RUNNING}; .*run again in \S+\Z", re.DOTALL)
+_DELETION_SECONDS = (5, 600)
+"""Minimum and maximum time between runs that wait for a deletion."""
 
 
 def read_conditions(body: Json) -> list[Json]:
@@ -141,7 +144,7 @@ def _waiting(
     As with ansible-operator Running stays True and Successful is False until a run requests none.
     """
     assert outcome.stats is not None
-    text = f"{_RUNNING}; {waiting_text(after)}"
+    text = f"{_RUNNING}; {waiting_text(after, outcome.awaited)}"
     running = new_condition("Running", "True", "Running", text, generation)
     running["ansibleResult"] = _recap(outcome)
     result = _turn_false(list(conditions), "Successful", generation, now)
@@ -150,9 +153,29 @@ def _waiting(
     return put_condition(result, running, now, always=outcome.stats.changes > 0)
 
 
-def waiting_text(after: timedelta) -> str:
+def awaiting_deletion(outcome: RunOutcome, body: Json) -> RunOutcome:
+    """Return the outcome of a run that met objects of a deleted resource of this name.
+
+    Such a run has not failed: the garbage collector deletes them, unless a finalizer delays that.
+    The run is repeated after as long as the resource exists.
+    """
+    reasons = {failure.reason for failure in outcome.failures}
+    if reasons != {FORMER_OWNER} or outcome.stats is None or outcome.finished is None:
+        return outcome
+    created = datetime.fromisoformat(str(body["metadata"]["creationTimestamp"]))
+    age, (least, most) = int((outcome.finished - created).total_seconds()), _DELETION_SECONDS
+    return replace(
+        outcome,
+        failures=(),
+        awaited=outcome.failures[0],
+        requeue_after=timedelta(seconds=max(least, min(most, age))),
+    )
+
+
+def waiting_text(after: timedelta, awaited: TaskFailure | None = None) -> str:
     """Return the text of a requeue request: `the role asked to run again in 1m30s`."""
-    return f"{_REQUEUE_REQUESTED}{format_duration(after)}"
+    what = "the role asked to" if awaited is None else f"{awaited.message};"
+    return f"{what} run again in {format_duration(after)}"
 
 
 def failed(
@@ -212,7 +235,7 @@ def is_waiting(conditions: Sequence[Json]) -> bool:
     return any(
         condition.get("type") == "Running"
         and condition.get("status") == "True"
-        and str(condition.get("message")).startswith(f"{_RUNNING}; {_REQUEUE_REQUESTED}")
+        and _WAITING.match(str(condition.get("message"))) is not None
         for condition in conditions
     )
 

@@ -97,7 +97,8 @@ def result_of(outcome: RunOutcome) -> Json:
     elif (after := outcome.requeue_after) is None:
         message, first = "Last reconciliation succeeded", TaskFailure("", "", reason="Succeeded")
     else:
-        message, first = waiting_text(after), TaskFailure("", "", reason="RequeueRequested")
+        first = outcome.awaited or TaskFailure("", "", reason="RequeueRequested")
+        message = waiting_text(after, outcome.awaited)
     return {
         "successful": outcome.successful,
         "ok": stats.ok,

@@ -18,7 +18,15 @@ from typing import Any
 import structlog
 
 from operator_runner.core.errors import Conflict, Invalid
-from operator_runner.core.model import DeclaredStatus, EventSpec, Json, ObjectRef, uid_of
+from operator_runner.core.model import (
+    FORMER_OWNER,
+    NOT_OWNED,
+    DeclaredStatus,
+    EventSpec,
+    Json,
+    ObjectRef,
+    uid_of,
+)
 from operator_runner.core.object_diff import replacing_patch
 from operator_runner.core.truncation import truncated
 from operator_runner.kube.object_readiness import DependentsReadiness
@@ -169,9 +177,14 @@ class DeclaredStatusWriter:
     def _readiness_value(self, inputs: StatusInputs) -> Json:
         """Return what expressions see as `readiness`; a run that fails may not have read any."""
         found = asdict(self._readiness(inputs.ref))
-        if found["ready"] is None and inputs.result["successful"]:
+        reason, is_unknown = inputs.result["reason"], found["ready"] is None
+        if reason == FORMER_OWNER or (is_unknown and reason == NOT_OWNED):
+            found |= {"ready": False} | {
+                name: inputs.result[name] for name in ("reason", "message")
+            }
+        elif is_unknown and inputs.result["successful"]:
             found["ready"] = True
-        elif found["ready"] is None:
+        elif is_unknown:
             found |= {name: inputs.result[name] for name in ("reason", "message")}
         return found
 

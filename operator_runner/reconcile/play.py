@@ -25,6 +25,7 @@ from operator_runner.core.model import (
 )
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.annotation_overrides import Overrides
+from operator_runner.reconcile.conditions import awaiting_deletion
 from operator_runner.reconcile.decide import Run, RunDeselection
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.idempotence import TaskTimes
@@ -142,7 +143,7 @@ class PlayRunner:
                     outcome = await self._deps.executor.run(
                         request, self._event_handler(pending, play_log, long_tasks)
                     )
-                outcome = await self._explained(outcome)
+                outcome = awaiting_deletion(await self._explained(outcome), pending.body)
                 if watch.prune is not None:
                     outcome = await prune_after(self._deps, pending, outcome)
                 play_log.end(outcome)

@@ -235,7 +235,7 @@ class Reporter:
         note = f"Reconciled: {stats.ok} tasks ok, {stats.changes} changed"
         if requeue_after is not None:
             fields["requeue_after"] = format_duration(requeue_after)
-            note = f"{note}; {conditions.waiting_text(requeue_after)}"
+            note = f"{note}; {conditions.waiting_text(requeue_after, outcome.awaited)}"
         _log.info("Reconciled", **fields, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)
         if self._manage_status:

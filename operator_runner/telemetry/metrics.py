@@ -168,6 +168,7 @@ class Metrics:
     def resource_gone(self, ref: ObjectRef) -> None:
         """End the series of a resource that was deleted, or that another replica runs."""
         self._ansible.created_at.remove(ref.name, ref.namespace, *_of(ref.gvk))
+        self.user.forget(ref.namespace, ref.name)
 
     def reconcile_started(self, gvk: GVK) -> None:
         """Note that a worker begins to reconcile a resource of this kind."""

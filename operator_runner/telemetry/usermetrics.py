@@ -1,7 +1,8 @@
 """Metrics that roles make: what `operator_sdk.util.osdk_metric` sends, applied to a registry.
 
 Format, texts and precedence are ansible-operator's (its internal/ansible/metrics). A request is
-one JSON object: name, description, and one of counter, gauge, histogram and summary.
+one JSON object: name, description, one of counter, gauge, histogram and summary, and labels, which
+ansible-operator does not have.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import reprlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, Summary
@@ -41,9 +42,16 @@ _FAMILY = {
 _MAX_NUMBER = 1e308
 _MAX_METRICS = 1000
 """Metrics of roles; beyond that, names probably contain a resource or a run."""
+_MAX_SERIES = 20_000
+"""Series of one metric with labels."""
+_RESOURCE = ("namespace", "name")
+"""Labels that name the resource of a series, which ends with it."""
 _MAX_NAME_LENGTH, _MAX_DESCRIPTION_LENGTH = 200, 1000
 """Characters; longer descriptions are cut."""
+_MAX_LABELS = 10
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(r"(?!__|le\Z|quantile\Z)[a-zA-Z_][a-zA-Z0-9_]{0,99}")
+"""A label; `le` and `quantile` are those of histograms and summaries."""
 # Those of Go's client, on which alerts of existing projects count.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -62,6 +70,7 @@ class UserMetric:
     """counter, gauge, histogram or summary."""
     operations: Mapping[str, Any]
     """Given operations by name: numbers and true or false."""
+    labels: Mapping[str, str]
 
 
 class ExactCounter(Collector):
@@ -89,6 +98,41 @@ class ExactCounter(Collector):
 _Series: TypeAlias = Counter | ExactCounter | Gauge | Histogram | Summary
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A metric, its label names, and the values of its series."""
+
+    family: str
+    metric: _Series
+    names: tuple[str, ...]
+    values: set[tuple[str, ...]] = field(default_factory=set)
+
+    def series(self, request: UserMetric) -> _Series:
+        """Return the series with the labels of a request. Raises UserMetricError."""
+        if self.names != tuple(sorted(request.labels)):
+            names = ", ".join(self.names) or "no labels"
+            raise UserMetricError(f"labels: {request.name} has {names}; use the same in every task")
+        if not self.names or isinstance(self.metric, ExactCounter):
+            return self.metric
+        if request.name.endswith("_info"):
+            self.remove({name: request.labels.get(name, "") for name in _RESOURCE})
+        values = tuple(request.labels[name] for name in self.names)
+        if len(self.values | {values}) > _MAX_SERIES:
+            raise UserMetricError(
+                f"labels: {request.name} exceeds the limit of {_MAX_SERIES} series; use labels"
+                " with few values"
+            )
+        self.values.add(values)
+        return self.metric.labels(*values)
+
+    def remove(self, labels: Mapping[str, str]) -> None:
+        """Remove the series with these labels."""
+        for values in list(self.values):
+            if labels.items() <= dict(zip(self.names, values, strict=True)).items():
+                self.values.discard(values)
+                self.metric.remove(*values)  # type: ignore[union-attr]
+
+
 class UserMetrics:
     """The metrics that roles have made so far, on the registry of the operator's own.
 
@@ -98,7 +142,7 @@ class UserMetrics:
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.time) -> None:
         self._registry = registry
         self._clock = clock
-        self._made: dict[str, tuple[str, _Series]] = {}
+        self._made: dict[str, _Made] = {}
         self._lock = threading.Lock()
 
     def apply(self, body: bytes) -> None:
@@ -108,23 +152,29 @@ class UserMetrics:
         except RecursionError as error:
             raise UserMetricError("the body is nested too deep") from error
         with self._lock:
-            family, series = self._ensure(request)
-            if family != _FAMILY[request.kind]:
+            made = self._ensure(request)
+            if made.family != _FAMILY[request.kind]:
                 raise UserMetricError(
-                    f"cannot change metric type of {request.name}, which is a {family}"
+                    f"cannot change metric type of {request.name}, which is a {made.family}"
                 )
-            _operate(series, request, self._clock)
+            _operate(made.series(request), request, self._clock)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Remove the series of a deleted resource, which its labels name."""
+        with self._lock:
+            for made in self._made.values():
+                made.remove({"namespace": namespace, "name": name})
 
     def typed(self, text: bytes) -> bytes:
         """Call counters what they are in Prometheus' text format, which needs no `_total`."""
-        for name, (_, series) in list(self._made.items()):
-            if isinstance(series, ExactCounter):
+        for name, made in list(self._made.items()):
+            if isinstance(made.metric, ExactCounter):
                 text = text.replace(
                     f"\n# TYPE {name} untyped\n".encode(), f"\n# TYPE {name} counter\n".encode()
                 )
         return text
 
-    def _ensure(self, request: UserMetric) -> tuple[str, _Series]:
+    def _ensure(self, request: UserMetric) -> _Made:
         if request.name not in self._made:
             if len(self._made) >= _MAX_METRICS:
                 raise UserMetricError(
@@ -138,10 +188,12 @@ class UserMetrics:
             if request.name in self._names():
                 raise problem
             try:
-                series = _make(request, self._registry)
+                metric = _make(request, self._registry)
             except ValueError as error:
                 raise problem from error
-            self._made[request.name] = _FAMILY[request.kind], series
+            self._made[request.name] = _Made(
+                _FAMILY[request.kind], metric, tuple(sorted(request.labels))
+            )
         return self._made[request.name]
 
     def _names(self) -> set[str]:
@@ -179,7 +231,23 @@ def parse(body: bytes) -> UserMetric:
         raise UserMetricError("counter metrics cannot decrease in value")
     # One text that cannot be encoded would make all metrics unavailable.
     described = description[:_MAX_DESCRIPTION_LENGTH].encode(errors="replace").decode()
-    return UserMetric(name, described, kind, operations)
+    labels = _labels(request.get("labels") or {})
+    if labels and kind == "counter" and not name.endswith("_total"):
+        raise UserMetricError(f"labels: a counter with labels needs a name such as {name}_total")
+    return UserMetric(name, described, kind, operations, labels)
+
+
+def _labels(given: Any) -> Mapping[str, str]:
+    if not isinstance(given, dict) or len(given) > _MAX_LABELS:
+        raise UserMetricError(
+            f"labels must be an object with at most {_MAX_LABELS} names, not {_shown(given)}"
+        )
+    for name, value in given.items():
+        if not _LABEL.fullmatch(name):
+            raise UserMetricError(f"labels: {_shown(name)} is not a label name")
+        if not isinstance(value, str) or len(value) > _MAX_NAME_LENGTH * 2:
+            raise UserMetricError(f"labels.{name} must be a short text, not {_shown(value)}")
+    return {name: value.encode(errors="replace").decode() for name, value in given.items()}
 
 
 def _shown(value: Any) -> str:
@@ -219,18 +287,18 @@ def _value(path: str, value: Any, type_: type) -> bool | float:
 
 def _make(request: UserMetric, registry: CollectorRegistry) -> _Series:
     """Make an empty metric; raises ValueError for a name that is taken."""
-    name, description = request.name, request.description
+    name, description, labels = request.name, request.description, sorted(request.labels)
     match request.kind:
         case "counter" if name.endswith("_total"):
-            return Counter(name, description, registry=registry)
+            return Counter(name, description, labels, registry=registry)
         case "counter":
             return ExactCounter(name, description, registry)
         case "gauge":
-            return Gauge(name, description, registry=registry)
+            return Gauge(name, description, labels, registry=registry)
         case "histogram":
-            return Histogram(name, description, registry=registry, buckets=_BUCKETS)
+            return Histogram(name, description, labels, registry=registry, buckets=_BUCKETS)
         case _:
-            return Summary(name, description, registry=registry)
+            return Summary(name, description, labels, registry=registry)
 
 
 def _operate(series: _Series, request: UserMetric, clock: Callable[[], float]) -> None:

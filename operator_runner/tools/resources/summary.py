@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _READY = ("Ready", "Available", "Successful")
 """The first of these conditions that exists is shown as READY."""
-_REQUEUE = re.compile(r"the role asked to run again in (\S+)$")
+_REQUEUE = re.compile(r"run again in (\S+)$")
 
 _SAME_TIME = timedelta(seconds=2)
 

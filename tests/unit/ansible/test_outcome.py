@@ -92,12 +92,21 @@ def test_the_condition_that_failed_a_task_is_named(
 
 
 @pytest.mark.parametrize(
-    ("chosen", "reason"), [("NotReady", "NotReady"), ("not a word", "Forbidden"), ("", "Forbidden")]
+    ("found", "chosen", "reason"),
+    [
+        ("Forbidden", "NotReady", "NotReady"),
+        ("Forbidden", "not a word", "Forbidden"),
+        ("Forbidden", "", "Forbidden"),
+        ("NotOwned", "NotReady", "NotOwned"),
+    ],
 )
-def test_the_author_chooses_the_reason_of_a_failure(chosen: str, reason: str) -> None:
-    """By a variable of the task or of a block; else, and if that is not a word, by the message."""
+def test_the_author_chooses_the_reason_of_a_failure(found: str, chosen: str, reason: str) -> None:
+    """By a variable of the task or of a block; else, and if that is not a word, by the message.
+
+    That an object belongs to somebody else is not about the task.
+    """
     builder = OutcomeBuilder(variable_of=lambda path, name: chosen if name in path else "")
-    result = {"msg": "no (Forbidden, 403)"}
+    result = {"msg": f"no ({found}, 403)"}
     builder.add(task("a", "runner_on_failed", res=result, task_path="failure_reason:1"))
     builder.add(recap(failures=1))
     (failure,) = builder.build(NOW, 2, "").failures

@@ -17,21 +17,23 @@ def entry(manager: str, fields: dict[str, Any], operation: str = "Update", **mor
 
 
 def test_fields_of_overruled_managers_become_those_of_the_role() -> None:
-    """Together with its own, once each; entries of others stay as they are."""
+    """Together with its own, once each; entries of others stay, and so do labels by kubectl."""
+    labels: dict[str, Any] = {"f:labels": {"f:team": {}}}
     others = entry("helm", {"f:metadata": {"f:labels": {"f:x": {}}}})
     entries = [
         entry(
             OWN, {"f:spec": {"f:a": {}, "f:b": {"f:c": {}}}}, "Apply", time="2026-01-01T00:00:00Z"
         ),
         others,
-        entry("kubectl-edit", {"f:spec": {"f:b": {"f:d": {}}, "f:e": {}}}),
+        entry("kubectl-edit", {"f:spec": {"f:b": {"f:d": {}}, "f:e": {}}, "f:metadata": labels}),
         entry("OpenAPI-Generator", {"f:spec": {"f:a": {}}, "f:data": {}}),
     ]
     fields: dict[str, Any] = {
         "f:spec": {"f:a": {}, "f:b": {"f:c": {}, "f:d": {}}, "f:e": {}},
         "f:data": {},
     }
-    assert taken_over(entries, OWN, "apps/v1") == [others, entry(OWN, fields, "Apply")]
+    shared = entry("kubectl-edit", {"f:metadata": labels})
+    assert taken_over(entries, OWN, "apps/v1") == [others, shared, entry(OWN, fields, "Apply")]
     assert taken_over(entries[:2], OWN, "apps/v1") is None
 
 
@@ -43,6 +45,7 @@ def test_fields_of_overruled_managers_become_those_of_the_role() -> None:
         entry("kubectl-edit", {"f:spec": {}}, apiVersion="apps/v1beta1"),
         entry("kube-controller-manager", {"f:spec": {}}),
         entry("mykubectl", {"f:spec": {}}),
+        entry("kubectl-annotate", {"f:metadata": {"f:annotations": {"f:note": {}}}}),
     ],
 )
 def test_other_entries_stay(other: Any) -> None:

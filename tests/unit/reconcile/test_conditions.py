@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from operator_runner.core.model import Json, RunOutcome, Stats, TaskFailure
+from operator_runner.core.model import FORMER_OWNER, Json, RunOutcome, Stats, TaskFailure
 from operator_runner.reconcile import conditions
 
 T1 = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
@@ -145,6 +145,25 @@ def test_a_run_that_requeues_is_not_successful_yet() -> None:
     assert running["message"] == ("Running reconciliation; the role asked to run again in 10s")
     assert running["lastTransitionTime"] == "2026-01-02T03:04:05Z"
     assert running["ansibleResult"]["ok"] == 3
+
+
+def test_a_run_that_meets_objects_of_a_deleted_namesake_has_not_failed() -> None:
+    """It is repeated after as long as the resource exists, between 5 seconds and 10 minutes."""
+    former = TaskFailure("Write", "Deployment a/web is deleted first", "", FORMER_OWNER)
+    body = {"metadata": {"creationTimestamp": "2026-01-02T03:59:00Z"}}
+
+    def after(now: datetime, *failures: TaskFailure) -> RunOutcome:
+        failed = RunOutcome(Stats(failures=1), failures, finished=now)
+        return conditions.awaiting_deletion(failed, body)
+
+    outcome = after(T2, former)
+    assert (outcome.successful, outcome.requeue_after) == (True, timedelta(seconds=60))
+    found = conditions.finished([], outcome, 1, T2)
+    expected = "Running reconciliation; Deployment a/web is deleted first; run again in 1m0s"
+    assert by_type(found)["Running"]["message"] == expected
+    assert conditions.is_waiting(found)
+    assert after(T3, former).requeue_after == timedelta(minutes=10)
+    assert not after(T2, former, TaskFailure("Other", "no")).successful
 
 
 def test_successful_is_false_until_a_run_does_not_ask() -> None:

@@ -63,6 +63,47 @@ def test_a_gauge_does_all_its_operations(metrics: Metrics) -> None:
         assert value(metrics, "nodes") == expected
 
 
+def test_series_have_labels_and_end_with_their_resource(metrics: Metrics) -> None:
+    """An info of a resource has one series; other names of labels are an error."""
+
+    def ready(name: str, value: int) -> None:
+        labels = {"namespace": "a", "name": name}
+        send(metrics.user, "ready", gauge={"set": value}, labels=labels)
+
+    def shown() -> list[str]:
+        lines = metrics.render()[0].decode().splitlines()
+        return [line for line in lines if line.startswith(("ready{", "web_info{"))]
+
+    ready("one", 1)
+    ready("two", 2)
+    for version in ("1", "2"):
+        labels = {"namespace": "a", "name": "one", "version": version}
+        send(metrics.user, "web_info", gauge={"set": 1}, labels=labels)
+    one, two = 'ready{name="one",namespace="a"} 1.0', 'ready{name="two",namespace="a"} 2.0'
+    assert shown() == [one, two, 'web_info{name="one",namespace="a",version="2"} 1.0']
+    with pytest.raises(UserMetricError, match="ready has name, namespace"):
+        send(metrics.user, "ready", gauge={"set": 1}, labels={"other": "x"})
+    with pytest.raises(UserMetricError, match="ready has name, namespace"):
+        send(metrics.user, "ready", gauge={"set": 1})
+    metrics.user.forget("a", "one")
+    assert shown() == [two]
+
+
+@pytest.mark.parametrize(
+    ("labels", "complaint"),
+    [
+        (["a"], "labels must be an object"),
+        ({"le": "1"}, "'le' is not a label name"),
+        ({"a-b": "1"}, "'a-b' is not a label name"),
+        ({"a": 1}, "labels.a must be a short text"),
+    ],
+)
+def test_labels_are_checked(metrics: Metrics, labels: Any, complaint: str) -> None:
+    """Their names are those of Prometheus, their values are texts."""
+    with pytest.raises(UserMetricError, match=complaint):
+        send(metrics.user, "ready", gauge={"set": 1}, labels=labels)
+
+
 def test_a_gauge_takes_the_time() -> None:
     """Seconds since 1970."""
     registry = CollectorRegistry()

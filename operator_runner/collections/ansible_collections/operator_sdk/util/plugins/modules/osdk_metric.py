@@ -23,6 +23,11 @@ options:
     description: Help text of the metric.
     type: str
     required: true
+  labels:
+    description:
+      - Labels of the series, the same names in each task with this metric.
+      - The series ends when the resource is deleted that its labels V(namespace) and V(name) name.
+    type: dict
   address:
     description:
       - Where the operator listens (its flag C(--user-metrics-bind-address)).
@@ -99,6 +104,17 @@ EXAMPLES = """
     gauge:
       set: "{{ databases | length }}"
 
+- name: Export the version of a database
+  operator_sdk.util.osdk_metric:
+    name: database_info
+    description: Version of the database
+    labels:
+      namespace: "{{ ansible_operator_meta.namespace }}"
+      name: "{{ ansible_operator_meta.name }}"
+      version: "{{ version }}"
+    gauge:
+      set: 1
+
 - name: Observe the duration of the backup
   operator_sdk.util.osdk_metric:
     name: database_backup_seconds
@@ -147,6 +163,8 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 def request_of(params: dict[str, Any]) -> dict[str, Any]:
     """Return the body of the request; operations that are not given are left out."""
     body = {"name": params["name"], "description": params["description"]}
+    if params["labels"]:
+        body["labels"] = {name: str(value) for name, value in params["labels"].items()}
     for kind in OPERATIONS:
         if params[kind] is not None:
             given = {key: value for key, value in params[kind].items() if value is not None}
@@ -183,6 +201,7 @@ def main() -> None:
         argument_spec={
             "name": {"type": "str", "required": True},
             "description": {"type": "str", "required": True},
+            "labels": {"type": "dict"},
             "address": {
                 "type": "str",
                 "default": "http://localhost:5050/metrics",
