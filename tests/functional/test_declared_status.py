@@ -187,6 +187,7 @@ def test_a_wrong_field_of_wake_on_is_a_condition_of_the_owner(
     )
 
 
+@pytest.mark.slow
 def test_a_hundred_changes_coalesce(kubectl: Kubectl, declaring: Operator) -> None:
     """Changes during a run lead to one run after it, with the last value in the status."""
     kubectl.apply(echo(sayThis="wait", list=[]))

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.functional.test_operator import KIND, echo, text_of, wait_for_text
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
@@ -135,6 +137,7 @@ def test_a_deselected_resource_is_cleaned_up_once(
     assert not operator.lines("Reconciliation failed")
 
 
+@pytest.mark.slow
 def test_neither_a_restart_nor_sigkill_loses_a_deselection(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:

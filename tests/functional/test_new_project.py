@@ -104,6 +104,7 @@ def test_commands_in_the_readme_of_a_new_project_work(
     assert kubectl.get("crd", "sites.cache.readme.test") is None
 
 
+@pytest.mark.slow
 def test_the_checks_of_a_new_project_pass(shell: Session, project: Path) -> None:
     """Each command of the table succeeds on a fresh project with fields; `make test` is another."""
     table = section((project / "README.md").read_text(), "Checks")

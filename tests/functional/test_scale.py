@@ -22,6 +22,7 @@ def session(audited_cluster: Cluster, tmp_path: Path) -> Session:
     return Session(audited_cluster, tmp_path, 3, 60, plan, Console())
 
 
+@pytest.mark.slow
 def test_many_resources_are_taken_over(session: Session) -> None:
     """The others have the resources of a replica that is killed in their queues."""
     found = session.many()

@@ -161,6 +161,7 @@ async def test_a_killed_server_takes_its_runs_along(runs: Runs) -> None:
     assert runs.starts == ["start", "exited"]
 
 
+@pytest.mark.slow
 async def test_the_log_has_the_reason_why_a_server_exited(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -465,6 +466,7 @@ async def test_a_fork_server_starts_beside_a_thousand_connections(tmp_path: Path
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.slow
 async def test_files_that_change_all_the_time_do_not_put_a_run_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from operator_runner.testing import Reconcile
 from tests.support import examples
 
-SHORT = ("routes", "tstest")
+SHORT = ("tstest",)
 """Examples whose own tests `make test` runs; `make slow` runs all."""
 PYTEST = Path(sys.executable).parent / "pytest"
 CONFTEST = 'pytest_plugins = ["operator_runner.testing"]\n'

@@ -182,6 +182,7 @@ def test_two_prometheuses_are_apart(world: World) -> None:
     there("delete", "namespace", there.namespace, "--wait=false")
 
 
+@pytest.mark.slow
 def test_edited_objects_are_restored_unless_paused(world: World) -> None:
     """The Secret, the rules, the StatefulSet and the Service; a paused resource has a status."""
     kubectl = world.kubectl

@@ -184,6 +184,7 @@ def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
     assert "not found" in not_deployed.stderr
 
 
+@pytest.mark.slow
 def test_releases_of_helm_and_scripts_write_nothing(
     diff: Diff, kubectl: Kubectl, control_plane: Path, tmp_path: Path
 ) -> None:

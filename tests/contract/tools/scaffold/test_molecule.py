@@ -94,6 +94,7 @@ def test_a_crd_of_the_test_is_kept_for_resources_of_others(case: Case) -> None:
     assert foreign.state() == before
 
 
+@pytest.mark.slow
 def test_a_namespace_of_others_is_refused(case: Case) -> None:
     """No step creates or deletes anything in a namespace that was there before."""
     case.kubectl("create", "namespace", case.kubectl.namespace)
