@@ -23,7 +23,7 @@ from operator_runner.config.flags import (
 )
 from operator_runner.config.watches import load
 from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.core.model import Watch
+from operator_runner.core.model import ObjectRef, Watch
 from operator_runner.core.settings import Address, ExecutorName, Settings
 from operator_runner.telemetry import logs
 from operator_runner.tools.kubeconfig import Kubeconfig
@@ -197,6 +197,8 @@ async def _diff(
     previews: list[Preview] = []
     async with open_project(settings, watches, kubeconfig) as project:
         async for resource in _resources(project, options):
+            if options.output is OutputFormat.TABLE:
+                click.echo(f"{ObjectRef.of_kind(resource.watch.gvk, resource.body)}:", err=True)
             found = await project.preview(resource, options.timeout)
             preview = with_relative_paths(found, Path.cwd())
             previews.append(preview)

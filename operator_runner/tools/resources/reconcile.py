@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
-from operator_runner.core.model import Json, uid_of
-from operator_runner.reconcile.conditions import conditions_by_type
+from operator_runner.core.model import Json, ObjectRef, uid_of
+from operator_runner.reconcile.conditions import (
+    conditions_by_type,
+    is_suspended,
+    read_conditions,
+)
 from operator_runner.reconcile.request_annotations import (
     REQUEST_ANNOTATION,
     RESET_ANNOTATION,
+    SUSPEND_ANNOTATION,
     HandledRequest,
     RequestResult,
     Suspension,
@@ -31,18 +38,11 @@ from operator_runner.tools.resources.targets import Results, Targets, target_opt
 from operator_runner.tools.run_lines import with_short_paths
 
 if TYPE_CHECKING:
-    from operator_runner.tools.resources.cluster import ClusterView, Deadline, NamedResource
-from typing import TYPE_CHECKING
-
-from operator_runner.reconcile.conditions import is_suspended, read_conditions
-from operator_runner.reconcile.request_annotations import (
-    SUSPEND_ANNOTATION,
-)
-
-if TYPE_CHECKING:
+    from operator_runner.tools.operator_api.watched_kinds import Queues
     from operator_runner.tools.resources.cluster import ClusterView, Deadline, NamedResource
 
 
+_PROGRESS_SECONDS = 2.0
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
@@ -115,11 +115,42 @@ async def _request(
         statuses = [int(results.has_failed)]
         if within is not None:
             deadline = Deadline(within)
+            progress = asyncio.create_task(_report_progress(cluster, requested))
             statuses += await asyncio.gather(
                 *(_outcome(cluster, target, body, results, deadline) for target, body in requested)
             )
+            await end_tasks([progress])
         results.end(cluster.namespace)
         return max(statuses)
+
+
+async def _report_progress(
+    cluster: ClusterView, requested: Sequence[tuple[NamedResource, Json]]
+) -> None:
+    """Print what the resources wait for, when that changes, until cancelled."""
+    from operator_runner.tools.operator_api.discovery import follow_operators  # noqa: PLC0415
+    from operator_runner.tools.operator_api.watched_kinds import queues_of  # noqa: PLC0415
+
+    shown: dict[NamedResource, str] = {}
+    await asyncio.sleep(_PROGRESS_SECONDS)
+    found = follow_operators(cluster.api, cluster.namespace, pause=_PROGRESS_SECONDS)
+    async with aclosing(found):
+        async for operators in found:
+            queues = await queues_of(operators)
+            for target, body in requested:
+                text = activity(queues, target.ref, uid_of(body))
+                if text and shown.get(target) != text:
+                    shown[target] = text
+                    click.echo(printable(f"{target} {text}"), err=True)
+
+
+def activity(queues: Queues, ref: ObjectRef, uid: str) -> str:
+    """Return the current task of a resource, or what it is queued behind; empty if unknown."""
+    next_run, run = queues.next_run(ref), queues.last_run(ref, uid) or {}
+    if next_run is not None and next_run.behind:
+        return f"is queued behind {next_run.behind}"
+    task = run.get("task") or {}
+    return f"runs task '{task.get('name') or task.get('action')}'" if task else ""
 
 
 def _is_suspended(body: Json) -> bool:

@@ -272,7 +272,8 @@ def test_kinds_that_are_not_installed_are_named_and_the_others_are_previewed(
     )
     assert "No differences, 1 resource" in everything.stderr
     one = diff("ConfigMap/labelled", project)
-    assert (one.returncode, one.stderr) == (0, "No differences, 1 resource\n")
+    heading = f"ConfigMap {kubectl.namespace}/labelled:"
+    assert (one.returncode, one.stderr) == (0, f"{heading}\nNo differences, 1 resource\n")
     missing = diff("later", "--all", project)
     assert (missing.returncode, "its CRD is missing" in missing.stderr) == (2, True)
 

@@ -12,6 +12,7 @@ from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION
 from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
+from operator_runner.tools.resources.reconcile import activity
 from operator_runner.tools.resources.summary import (
     SummaryState,
     by_resource,
@@ -273,6 +274,16 @@ def test_a_queued_resource_shows_what_it_waits_for() -> None:
         SummaryState.QUEUED,
         "behind foo/slow, 2 queued before it",
     )
+
+
+def test_the_progress_of_a_requested_run_is_its_task_or_its_place_in_the_queue() -> None:
+    """What `reconcile --wait` prints; of a resource without either, nothing."""
+    entry: Json = {"resource": run("12:00")["resource"], "state": "Queued", "position": 2}
+    assert activity(Queues((entry,)), REF, "u") == "is queued behind 1 queued before it"
+    task = {"name": "Wait for it", "started": "2026-01-01T12:01:00.000Z"}
+    running = run("12:00", outcome="running", task=task)
+    assert activity(Queues(runs=(running,)), REF, "u") == "runs task 'Wait for it'"
+    assert activity(Queues(runs=(running,)), REF, "other") == ""
 
 
 def test_queues_are_searched_by_group_kind_namespace_and_name() -> None:
