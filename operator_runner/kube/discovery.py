@@ -16,6 +16,8 @@ from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import Api
 
+_NEAR = 0.85
+"""Similarity of kinds in different groups of which one is a misspelling of the other."""
 _OR_INSTALL = " If not, install its CRD with `kubectl apply -f`"
 
 
@@ -23,7 +25,7 @@ def explain_missing(gvk: GVK, served: Collection[GVK]) -> str:
     """Return cause and hint for a kind that is not among the `served` ones.
 
     Cases, in this order: another version or spelling of the kind in its group, the kind in a
-    group of a similar name, a similar kind in its group.
+    group of a similar name, a similar kind in its group, a very similar kind in any group.
     """
     same_group = [each for each in served if each.group == gvk.group]
     if same_kind := _of_kind(gvk.kind, same_group):
@@ -38,6 +40,10 @@ def explain_missing(gvk: GVK, served: Collection[GVK]) -> str:
         return _did_you_mean(group, kind, versions) + _OR_INSTALL
     if near := _nearest(gvk.kind, {each.kind: None for each in same_group}):
         return _did_you_mean(gvk.group, near, _of_kind(near, same_group)[near]) + _OR_INSTALL
+    kinds = {each.kind: each.group for each in served if each.kind.lower() != gvk.kind.lower()}
+    if near := _nearest(gvk.kind, kinds, _NEAR):
+        found = [each for each in served if each.group == kinds[near]]
+        return _did_you_mean(kinds[near], near, _of_kind(near, found)[near]) + _OR_INSTALL
     return "its CRD is missing; install it with `kubectl apply -f`"
 
 
@@ -55,10 +61,10 @@ def _did_you_mean(group: str, kind: str, versions: list[str]) -> str:
     return f"did you mean {kind}{in_group}, served in {_joined(versions)}?"
 
 
-def _nearest(name: str, names: Collection[str]) -> str | None:
+def _nearest(name: str, names: Collection[str], cutoff: float = 0.6) -> str | None:
     """Return the most similar name, ignoring case."""
     lower = {each.lower(): each for each in names}
-    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
     return lower[near[0]] if near else None
 
 

@@ -192,7 +192,7 @@ class PlayRunner:
         if first is None or first.unserved is None:
             return outcome
         hint = await self._deps.cluster.explain_missing(first.unserved)
-        if not hint or hint in first.message:
+        if not hint or hint in first.message or hint.startswith("its CRD is missing"):
             return outcome
         failures = (replace(first, message=f"{first.message} ({hint})"), *filter(None, others))
         return replace(outcome, failures=failures)

@@ -7,6 +7,7 @@ import pytest
 from operator_runner.core.model import GVK
 from operator_runner.kube.discovery import explain_missing
 
+OR_INSTALL = " If not, install its CRD with `kubectl apply -f`"
 APPS = "apps.example.com"
 SERVED = [
     GVK(APPS, "v1", "Wiki"),
@@ -48,6 +49,10 @@ SERVED = [
         ),
         (GVK(APPS, "v1", "Ghost"), "its CRD is missing; install it with `kubectl apply -f`"),
         (GVK("other.org", "v1", "Wiki"), "its CRD is missing; install it with `kubectl apply -f`"),
+        (
+            GVK("app", "v1", "Deploymnt"),
+            "did you mean Deployment in group apps, served in v1?" + OR_INSTALL,
+        ),
     ],
 )
 def test_the_nearest_kind_is_named(gvk: GVK, reason: str) -> None:
