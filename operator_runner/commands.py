@@ -195,7 +195,6 @@ def _run(options: dict[str, Any], unset: Container[str]) -> int:
         stacktrace_level=log.stacktrace_level,
         time_encoding=log.time_encoding,
     )
-    options |= free_places(options, unset)
     if _RESTARTED in os.environ:
         # Not for Ansible, and not for commands that its tasks run.
         del os.environ[_RESTARTED]
@@ -205,6 +204,7 @@ def _run(options: dict[str, Any], unset: Container[str]) -> int:
         loaded = valid
     else:
         loaded = _load(options["watches_file"], options)
+    options |= free_places(options, unset)
     terminal = sys.stderr.isatty()
     settings = settings_from(options, os.environ, loaded.watches, terminal=terminal)
     warnings = warnings_from(options, os.environ, loaded.watches)
