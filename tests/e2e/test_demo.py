@@ -26,7 +26,7 @@ class Checkout:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        for name in ("demo", "crds", "config", "playbooks", "roles"):
+        for name in ("demo", "crds", "config", "roles"):
             shutil.copytree(REPOSITORY / name, path / name)
         shutil.copy(REPOSITORY / "watches.yaml", path)
         # The commands that the demo prints name .venv.
@@ -96,7 +96,7 @@ def test_the_demo_shows_the_whole_path_and_leaves_nothing(checkout: Checkout) ->
         "operator successfully reconciling",
     ):
         assert shown in output
-    assert re.search(r"Available +True +PodsServe", output)
+    assert re.search(r"Available +True +DependentsReady", output)
     commands = _printed(output)
     assert "nginx" in checkout.shell(commands["Fetch the page"][0])
     _, patch, pods, describe = commands["Change the resource"]

@@ -43,6 +43,9 @@ def test_a_resource_makes_nginx_answer(world: World) -> None:
         owners = [owner["uid"] for owner in child["metadata"]["ownerReferences"]]
         assert owners == [resource["metadata"]["uid"]]
 
+    for metric in ("nginx_desired_replicas", "nginx_ready_replicas", "nginx_info"):
+        world.until(lambda metric=metric: world.operator.metric(metric, name="web"), (1.0).__eq__)
+
     def notes() -> list[str]:
         events = world.kubectl.list("events")
         return [e["message"] for e in events if e["involvedObject"]["kind"] == "NginxOperator"]
@@ -198,7 +201,7 @@ def directories(folder: Path, name: str) -> list[str]:
 
 
 def test_a_deleted_resource_takes_its_children_along(world: World) -> None:
-    """Deployment, Service and Pods are deleted, and the operator's state of the resource too."""
+    """Deployment, Service and Pods are deleted, and state and metrics of the resource too."""
     world.kubectl.apply(nginx())
     world.wait_reconciled()
     world.wait_available(1)
@@ -209,6 +212,7 @@ def test_a_deleted_resource_takes_its_children_along(world: World) -> None:
     world.until(world.pods, lambda pods: not pods)
     world.until(lambda: directories(world.operator.scratch / "work", "web"), lambda left: not left)
     world.until(lambda: world.operator.metric("resource_created_at_seconds"), (0).__eq__)
+    assert world.operator.metric("nginx_info") == 0
 
 
 def test_a_bad_spec_is_refused_with_a_message(kubectl: Kubectl) -> None:
@@ -264,7 +268,7 @@ def test_an_operand_of_an_older_role_is_upgraded(
 ) -> None:
     """A new version of the role updates existing Deployments at its first start."""
     world = World(kubectl, operator)
-    template = project / "roles" / "nginx" / "templates" / "deployment.yaml.j2"
+    template = project / "roles" / "nginx" / "templates" / "operand.yaml.j2"
     newer = template.read_text()
     template.write_text(newer.replace("revisionHistoryLimit: 3", "revisionHistoryLimit: 9"))
     operator.start()

@@ -29,11 +29,10 @@ def test_the_image_of_nginx_cannot_be_pulled(
         world = World(kubectl, bad)
         kubectl.apply(nginx())
         condition = world.until(
-            lambda: world.condition("Available"), lambda c: c.get("reason") == "ImagePullBackOff"
+            lambda: world.condition("Available"), lambda c: c.get("reason") == "ImagePullFailed"
         )
-        (pod,) = kubectl.list("pods")
         assert condition["status"] == "False"
-        assert f"Pod {pod['metadata']['name']} cannot start" in condition["message"]
+        assert "Deployment web is not ready" in condition["message"]
         assert NOWHERE in condition["message"]
         assert world.condition("OperatorDegraded")["status"] == "False"
     finally:
@@ -44,7 +43,7 @@ def test_the_image_of_nginx_cannot_be_pulled(
         available = world.until(
             lambda: world.condition("Available"), lambda c: c.get("status") == "True"
         )
-        assert available["reason"] == "PodsServe"
+        assert available["reason"] == "DependentsReady"
         world.until(world.fetch, (200).__eq__)
     finally:
         good.kill()

@@ -23,7 +23,6 @@ PAGE = REPOSITORY / "docs" / "commands.md"
 PROJECT = (
     "config",
     "crds",
-    "playbooks",
     "roles",
     "releases",
     "watches.yaml",

@@ -55,7 +55,7 @@ def test_available_follows_the_pods(world: World) -> None:
     name = pod["metadata"]["name"]
     world.until(lambda: available(world)[0], "False".__eq__)
     set_ready(world.kubectl, name, "True")
-    world.until(lambda: available(world), ("True", "PodsServe").__eq__)
+    world.until(lambda: available(world), ("True", "DependentsReady").__eq__)
     shown = world.kubectl.get(KIND, "web") or {}
     assert (shown["status"]["replicas"], shown["status"]["ports"]) == (1, "8080/TCP")
     container = {
@@ -65,18 +65,20 @@ def test_available_follows_the_pods(world: World) -> None:
         "ready": False,
         "restartCount": 3,
         "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": "bad conf"}},
     }
     ready = {"type": "Ready", "status": "False"}
     status = {"phase": "Running", "conditions": [ready], "containerStatuses": [container]}
     patch = f"--patch={json.dumps({'status': status})}"
     world.kubectl("patch", "pod", name, "--subresource=status", "--type=merge", patch)
-    world.until(lambda: available(world), ("False", "CrashLoopBackOff").__eq__)
+    world.until(lambda: available(world), ("False", "ContainerCrashes").__eq__)
     message = world.condition("Available")["message"]
-    assert f"Pod {name} cannot start with the image nginx:broken" in message
+    assert "Deployment web is not ready: container nginx" in message
+    assert "bad conf" in message
     set_ready(world.kubectl, name, "True")
-    world.until(lambda: available(world), ("True", "PodsServe").__eq__)
+    world.until(lambda: available(world), ("True", "DependentsReady").__eq__)
     causes = "; ".join(line["cause"] for line in world.operator.lines("Reconciled"))
-    assert f"trigger: Pod {world.kubectl.namespace}/{name} now matches" in causes
+    assert f"Deployment {world.kubectl.namespace}/web" in causes
     assert "requeue_after" not in causes
 
 
@@ -116,7 +118,8 @@ def test_a_former_deployment_with_a_finalizer_is_awaited_less_and_less_often(wor
 
     world.until(seconds, lambda found: found >= 10)
     shown = world.kubectl.get(KIND, "web") or {}
-    assert shown["status"]["waiting"]["reason"] == "FormerOperandDeleting"
+    assert available(world) == ("False", "FormerOwnerDeleting")
+    assert world.condition("OperatorDegraded")["status"] == "False"
     patch = '--patch={"metadata": {"finalizers": null}}'
     world.kubectl("patch", "deployment", "web", "--type=merge", patch)
     world.until(

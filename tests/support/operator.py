@@ -169,8 +169,7 @@ def copy_project(target: Path) -> Path:
     """Copy the nginx operator's project so that a test can edit it."""
     target.mkdir(parents=True)
     shutil.copy(REPOSITORY / "watches.yaml", target)
-    for name in ("playbooks", "roles"):
-        shutil.copytree(REPOSITORY / name, target / name)
+    shutil.copytree(REPOSITORY / "roles", target / "roles")
     return target
 
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from operator_runner.config.watches import expressions, load
-from operator_runner.core.model import Json, Watch
-from operator_runner.reconcile.declared_status import EvaluatedStatus, evaluate
+from operator_runner.config.watches import load
+from operator_runner.core.model import RunOutcome, Stats, TaskFailure, Watch
+from operator_runner.reconcile.declared_status import EvaluatedStatus, evaluate, result_of
 
 REPOSITORY = Path(__file__).parents[2]
-COUNTS = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
-SERVICE = {
-    "kind": "Service",
-    "spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]},
-}
-WAITING = {"reason": "ImagePullBackOff", "message": "Pod a cannot start"}
+OBJECTS = [
+    {"kind": "Deployment", "spec": {"replicas": 2}},
+    {
+        "kind": "Service",
+        "spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]},
+    },
+]
+NOT_READY = {"ready": False, "reason": "ImagePullFailed", "message": "Deployment web is not ready"}
+FAILED = RunOutcome(None, (TaskFailure("Write", "why", "r:1", "OperandDeploymentFailed"),))
 
 
 @pytest.fixture
@@ -29,77 +31,39 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return found
 
 
-def deployment(size: int = 2, **status: Any) -> Json:
-    return {
-        "kind": "Deployment",
-        "metadata": {"generation": 3},
-        "spec": {"replicas": size},
-        "status": {"observedGeneration": 3, **status},
-    }
-
-
-def shown(watch: Watch, *dependents: Json, **status: Any) -> EvaluatedStatus:
+def shown(watch: Watch, outcome: RunOutcome) -> EvaluatedStatus:
     assert watch.status is not None
-    resource = {"spec": {}, "status": status}
-    found = evaluate(watch.status, {"resource": resource, "dependents": list(dependents)})
+    values: dict[str, Any] = {"resource": {}, "dependents": OBJECTS, "readiness": NOT_READY}
+    found = evaluate(watch.status, values | {"result": result_of(outcome)})
     assert found.problems == []
     return found
 
 
-@pytest.mark.parametrize(
-    ("found", "status"),
-    [
-        (deployment(**COUNTS), "True"),
-        (deployment(size=0), "True"),
-        (deployment(), "False"),
-        (deployment(**COUNTS | {"availableReplicas": 1}), "False"),
-        (deployment(**COUNTS | {"updatedReplicas": 1}), "False"),
-        (deployment(**COUNTS | {"replicas": 3}), "False"),
-        (deployment(**COUNTS | {"observedGeneration": 2}), "False"),
-        (SERVICE, "False"),
-    ],
-)
-def test_available_follows_the_deployment(watch: Watch, found: Json, status: str) -> None:
-    """The requested number of Pods of the newest template serves, and no other one is left."""
-    (condition,) = shown(watch, found, waiting=WAITING).conditions
-    reason = "PodsServe" if status == "True" else "ImagePullBackOff"
-    assert (condition["status"], condition["reason"]) == (status, reason)
-
-
-def test_the_reason_is_that_of_the_role(watch: Watch) -> None:
-    """An error of the role comes first, then the reason of a waiting Pod."""
-    (condition,) = shown(watch, deployment()).conditions
-    assert (condition["reason"], condition["message"]) == (
-        "PodsStart",
-        "not all requested Pods are ready yet",
-    )
-    degraded = {"type": "OperatorDegraded", "status": "True", "reason": "Bad", "message": "why"}
-    (condition,) = shown(watch, conditions=[degraded], waiting=WAITING).conditions
-    assert (condition["reason"], condition["message"]) == ("Bad", "why")
-    fine = degraded | {"status": "False"}
-    (condition,) = shown(watch, conditions=[fine], waiting=WAITING).conditions
-    assert (condition["reason"], condition["message"]) == tuple(WAITING.values())
-
-
 def test_replicas_and_ports_are_those_of_the_objects(watch: Watch) -> None:
     """They include defaults of the API."""
-    assert shown(watch, deployment(), SERVICE).fields == {"replicas": 2, "ports": "80/TCP,53/UDP"}
+    found = shown(watch, RunOutcome(Stats()))
+    assert found.fields == {"replicas": 2, "ports": "80/TCP,53/UDP"}
 
 
-def test_pods_start_a_run_when_they_cannot_start(watch: Watch) -> None:
-    """A container that waits for more than its creation, or a Pod that no node accepts."""
-    (trigger,) = watch.triggers
-    assert trigger.when is not None
-    waiting = {"state": {"waiting": {"reason": "ContainerCreating"}}}
-    stuck = copy.deepcopy(waiting)
-    stuck["state"]["waiting"]["reason"] = "ErrImagePull"
-    homeless = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
-    for status, expected in (
-        ({}, False),
-        ({"containerStatuses": [waiting]}, False),
-        ({"containerStatuses": [{"state": {"running": {}}}]}, False),
-        ({"containerStatuses": [waiting, stuck]}, True),
-        (homeless, True),
-    ):
-        value = expressions.evaluate(trigger.when, {"status": status})
-        assert expressions.is_true(value) is expected, status
+@pytest.mark.parametrize(
+    ("outcome", "status", "reason", "message"),
+    [
+        (
+            RunOutcome(Stats()),
+            "False",
+            "OperatorSucceeded",
+            "operator successfully reconciling",
+        ),
+        (FAILED, "True", "OperandDeploymentFailed", "why (task 'Write' at r:1)"),
+    ],
+)
+def test_conditions_are_those_of_the_objects_and_of_the_run(
+    watch: Watch, outcome: RunOutcome, status: str, reason: str, message: str
+) -> None:
+    """Available is the readiness of the objects, OperatorDegraded the result of the run."""
+    available, degraded = shown(watch, outcome).conditions
+    assert available == {"type": "Available", "status": "False"} | {
+        name: NOT_READY[name] for name in ("reason", "message")
+    }
+    expected = {"type": "OperatorDegraded", "status": status, "reason": reason}
+    assert degraded == expected | {"message": message}

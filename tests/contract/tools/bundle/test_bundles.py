@@ -325,7 +325,7 @@ def test_create_api_extends_this_repository(
     root.mkdir()
     for part in ("PROJECT", "Makefile", "watches.yaml"):
         shutil.copy(REPOSITORY / part, root)
-    for part in ("config", "crds", "molecule", "playbooks", "roles"):
+    for part in ("config", "crds", "molecule", "roles"):
         shutil.copytree(REPOSITORY / part, root / part)
     create_api(root, "Memcached", "--generate-role")
     kinds = [watch["kind"] for watch in yaml.safe_load((root / "watches.yaml").read_text())]
