@@ -58,8 +58,10 @@ def install() -> None:
 
 
 def _post_validate(original: Any, task: Any, templar: Any) -> None:
+    # A task that asks for check mode is the same in every run.
+    is_asked = _asks_for_check_mode(task)
     original(task, templar=templar)
-    if task.check_mode is not True:
+    if task.check_mode is not True or is_asked:
         return
     action = str(task.resolved_action or task.action)
     if has_trait(action, Trait.CONTAINER):
@@ -74,6 +76,16 @@ def _post_validate(original: Any, task: Any, templar: Any) -> None:
         may_wait = "wait" in task.args or has_trait(action, Trait.WAITS)
         if may_wait and has_trait(action, Trait.PREVIEWED):
             task.args["wait"] = False  # nothing that it waits for happens in a dry run
+
+
+def _asks_for_check_mode(task: Any) -> bool:
+    """Return whether the text of a task or of a block around it has `check_mode`."""
+    while task is not None:
+        text = task.get_ds()
+        if isinstance(text, Mapping) and "check_mode" in text:
+            return True
+        task = getattr(task, "_parent", None)
+    return False
 
 
 def _defaults(task: Any) -> dict[str, Any]:

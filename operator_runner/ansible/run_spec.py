@@ -40,7 +40,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
     roles_path = None
     if request.content.role is not None:
         role = request.content.role
-        play = role_play(role, ansible, request.field_manager)
+        play = role_play(role, ansible, request)
         playbook = rundir.write_playbook(play)
         roles_path = roles_path_for(role, ansible)
     return {
@@ -145,14 +145,14 @@ def _absolute(paths: str) -> str:
     return os.pathsep.join(map(str, parts))
 
 
-def role_play(role: Path, ansible: AnsibleSettings, field_manager: str = "") -> list[Json]:
-    """Return the plays that run a role; with `field_manager` it writes by server-side apply."""
+def role_play(role: Path, ansible: AnsibleSettings, request: RunRequest) -> list[Json]:
+    """Return the plays that run a role; with a field manager it writes by server-side apply."""
     name = ".".join((*collection_of(role, ansible), role.name))
-    facts = not ansible.skip_facts
+    facts = request.gather_facts and not ansible.skip_facts
     play: Json = {"hosts": "localhost", "gather_facts": facts, "roles": [{"name": name}]}
-    if field_manager:
+    if request.field_manager:
         # Nobody else decides on what a role writes, so a conflict is not an error.
-        apply = {"field_manager": field_manager, "force_conflicts": True}
+        apply = {"field_manager": request.field_manager, "force_conflicts": True}
         defaults = {"apply": True, "server_side_apply": apply}
         play["module_defaults"] = {"kubernetes.core.k8s": defaults}
     return [play]

@@ -431,6 +431,7 @@ class Watch:
     watch_cluster_scoped_resources: bool = False
     watch_annotations_changes: bool = False
     snake_case_parameters: bool = True
+    gather_facts: bool = True
     mark_unsafe: bool = False
     native_types: bool | None = None
     when: str | None = None
@@ -539,13 +540,12 @@ class RunRequest:
 
     `timeout` is None for no deadline. `verbosity` is the number of v in -vvv (0..7).
     `max_artifacts` counts runs whose artifacts are kept for this resource (0 keeps all).
-    `causes` are all that led to the run. `native_types`, `job` and `field_manager` are those of the
-    watch.
-    `uid` is that of the resource, and `state_key` identifies its desired state and the kind of the
-    run: a Job that was started for the same state can be adopted. `dry_run` runs the play in check
-    mode; tasks that act on the cluster run all the same. `environment` are further variables of
-    the processes of the run. `requested_at` is a time of the monotonic clock: the run uses no
-    older state of files that are loaded for all runs.
+    `causes` are all that led to the run. `native_types`, `job`, `field_manager` and `gather_facts`
+    are those of the watch. `uid` is that of the resource, and `state_key` identifies its desired
+    state and the kind of the run: a Job that was started for the same state can be adopted.
+    `dry_run` runs the play in check mode; tasks that act on the cluster run all the same.
+    `environment` are further variables of the processes of the run. `requested_at` is a time of the
+    monotonic clock: the run uses no older state of files that are loaded for all runs.
     """
 
     run_id: str
@@ -564,6 +564,7 @@ class RunRequest:
     dry_run: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     field_manager: str = ""
+    gather_facts: bool = True
     requested_at: float = field(default_factory=time.monotonic, compare=False)
 
 

@@ -174,6 +174,7 @@ class PlayRunner:
             causes=pending.causes,
             native_types=watch.native_types,
             field_manager=watch.field_manager,
+            gather_facts=watch.gather_facts,
             job=watch.job,
             uid=uid_of(pending.body),
             state_key=state_key(

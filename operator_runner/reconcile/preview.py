@@ -107,6 +107,7 @@ class Previewer:
                 timeout=watch.timeout or self._ansible.timeout or limit,
                 native_types=watch.native_types,
                 field_manager=watch.field_manager,
+                gather_facts=watch.gather_facts,
                 dry_run=True,
             )
             outcome = await self._executor.run(request, tasks)

@@ -101,7 +101,7 @@ def _copy_content(request: RunRequest, project: Path, ansible: AnsibleSettings) 
         if collection := collection_of(role, ansible):
             target = project.joinpath("collections", "ansible_collections", *collection)
             _copy(role.parent.parent, target)
-        plays = role_play(role, ansible, request.field_manager)
+        plays = role_play(role, ansible, request)
         name = PLAYBOOK
         (project / name).write_text(json.dumps(plays))
     else:

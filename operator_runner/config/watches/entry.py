@@ -91,6 +91,7 @@ class EntryReader:
             watch_cluster_scoped_resources=fields.flag("watchClusterScopedResources"),
             watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
             snake_case_parameters=fields.flag("snakeCaseParameters"),
+            gather_facts=fields.flag("gatherFacts"),
             mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe or is_strict),
             native_types=True if is_strict and native_types is None else native_types,
             allow_vars=_allow_vars(fields),

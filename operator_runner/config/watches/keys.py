@@ -275,6 +275,12 @@ ENTRY_KEYS = (
         default=True,
     ),
     Key(
+        "gatherFacts",
+        Shape.FLAG,
+        "A role gathers facts of the host first.",
+        default=True,
+    ),
+    Key(
         "watchAnnotationsChanges",
         Shape.FLAG,
         "Run when an annotation of the resource changes.",

@@ -284,6 +284,15 @@ def _items(
     ]
 
 
+_ROLE_KEYS = """\
+  # Tasks of kubernetes.core.k8s write what they say and nothing else: by server-side apply.
+  apply: server-side
+  # Facts of the host take half a second of each run.
+  gatherFacts: false
+"""
+"""They have no effect on a playbook, which is a play of its own."""
+
+
 def _watch(project: Project, api_plan: ApiPlan) -> str:
     api = api_plan.api
     if api_plan.playbook:
@@ -299,6 +308,7 @@ def _watch(project: Project, api_plan: ApiPlan) -> str:
         f"  {content}\n"
         "  # markUnsafe, nativeTypes, kstatus, and `ownership: refuse`.\n"
         "  profile: strict\n"
+        f"{_ROLE_KEYS if api_plan.role and not api_plan.playbook else ''}"
         "  # Objects that a run no longer writes are deleted.\n"
         "  prune: true\n"
     )

@@ -70,17 +70,19 @@ def test_an_inventory_is_a_file_or_a_directory(rundir: RunDir, tmp_path: Path) -
     assert not (rundir.path / "inventory" / "group_vars").exists()
 
 
-@pytest.mark.parametrize("skip", [True, False])
-def test_roles_gather_facts_by_default(rundir: RunDir, tmp_path: Path, skip: bool) -> None:
-    """ANSIBLE_GATHERING=explicit applies to role runs; a playbook has its own setting."""
+@pytest.mark.parametrize(("skip", "gather"), [(True, True), (False, False), (False, True)])
+def test_roles_gather_facts_by_default(
+    rundir: RunDir, tmp_path: Path, skip: bool, gather: bool
+) -> None:
+    """Unless by `gatherFacts` or ANSIBLE_GATHERING=explicit; a playbook has its own setting."""
     role = RunContent(role=tmp_path / "roles" / "web")
     settings = replace(PLAIN, skip_facts=skip)
     rundir.prepare(request(role), settings)
 
-    spec = run_spec(request(role), rundir, settings)
+    spec = run_spec(replace(request(role), gather_facts=gather), rundir, settings)
 
     (play,) = json.loads((rundir.path / "project" / spec["playbook"]).read_text())
-    assert play["gather_facts"] is not skip
+    assert play["gather_facts"] is (gather and not skip)
     assert play["hosts"] == "localhost"
     playbook = RunContent(playbook=tmp_path / "site.yml")
     assert run_spec(request(playbook), rundir, settings)["playbook"] == str(playbook.playbook)

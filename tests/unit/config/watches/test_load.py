@@ -160,6 +160,7 @@ manageStatus: false
 watchDependentResources: false
 watchClusterScopedResources: true
 snakeCaseParameters: false
+gatherFacts: false
 watchAnnotationsChanges: true
 markUnsafe: yes
 nativeTypes: false
@@ -217,6 +218,7 @@ conversion:
         watch_dependent_resources=False,
         watch_cluster_scoped_resources=True,
         watch_annotations_changes=True,
+        gather_facts=False,
         snake_case_parameters=False,
         mark_unsafe=True,
         native_types=False,
