@@ -237,18 +237,18 @@ def uid_in(metadata: Json) -> str:
 
 
 def describe_ownership(metadata: Json) -> str:
-    """Return the owner of an object for messages: `owned by StatefulSet db`, `without an owner`."""
+    """Return the owner of an object for messages: `is owned by StatefulSet db`, `has no owner`."""
     references = _references(metadata)
     if references:
         first = controller_of(metadata) or references[0]
-        return f"owned by {first.get('kind')} {first.get('name')}"
+        return f"is owned by {first.get('kind')} {first.get('name')}"
     annotations = _mapping(metadata.get("annotations"))
     if PRIMARY_ANNOTATION in annotations:
         kind, name = (
             _quoted(annotations.get(key)) for key in (PRIMARY_TYPE_ANNOTATION, PRIMARY_ANNOTATION)
         )
-        return f"owned by {kind} {name} (annotation {PRIMARY_ANNOTATION})"
-    return "without an owner"
+        return f"is owned by {kind} {name} (annotation {PRIMARY_ANNOTATION})"
+    return "has no owner"
 
 
 def _quoted(text: Any) -> str:

@@ -358,7 +358,7 @@ class Admission:
             raise StatusError(403, message, reason=FORMER_OWNER)
         raise StatusError(
             403,
-            f"{what} does not belong to {ref}, it is {describe_ownership(live)}; rename one of the"
+            f"{what} does not belong to {ref}, it {describe_ownership(live)}; rename one of the"
             f" two, or {_remedy(write, live)}",
             reason=NOT_OWNED,
         )

@@ -479,7 +479,7 @@ def test_a_service_without_an_owner_is_refused_until_it_is_handed_over(nginx: Ng
     before = nginx.live("service")
     message = nginx.fail()
     assert f"Service {nginx.kubectl.namespace}/web does not belong to NginxOperator" in message
-    assert "it is without an owner" in message
+    assert "it has no owner" in message
     assert nginx.live("service") == before
     assert nginx.kubectl.get("deployment", "web") is None
     owners = {"ownerReferences": [owner_reference(resource)]}

@@ -254,7 +254,7 @@ async def test_a_selection_with_objects_of_others_is_not_deleted(
     async with client(run) as http:
         status, answer = await sent(http, "DELETE", path)
         assert status == 403
-        assert "theirs (without an owner); select those that do" in answer["message"]
+        assert "theirs (has no owner); select those that do" in answer["message"]
         kubectl("label", "configmap", "theirs", "app-")
         assert (await sent(http, "DELETE", path))[0] == 200
     left = kubectl("get", "configmaps", "--output=name")

@@ -62,7 +62,7 @@ async def test_writes_of_foreign_objects_are_refused(start: Start, kubectl: Kube
 
     expected = (
         f"ConfigMap {kubectl.namespace}/nobodys does not belong to ConfigMap"
-        f" {kubectl.namespace}/owner, it is without an owner; rename one of the two, or set"
+        f" {kubectl.namespace}/owner, it has no owner; rename one of the two, or set"
         " `ownership: adopt` or `ownership: ignore` for ConfigMap in watches.yaml"
     )
     assert [error for error in errors if expected not in error] == []

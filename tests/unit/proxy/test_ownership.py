@@ -274,15 +274,15 @@ def test_the_owner_itself_is_written_unchanged(owner: Owner) -> None:
 @pytest.mark.parametrize(
     ("metadata", "expected"),
     [
-        ({}, "without an owner"),
-        ({"ownerReferences": [FOREIGN]}, "owned by StatefulSet db"),
+        ({}, "has no owner"),
+        ({"ownerReferences": [FOREIGN]}, "is owned by StatefulSet db"),
         (
             {"ownerReferences": [FOREIGN, {"kind": "Job", "name": "j", "controller": True}]},
-            "owned by Job j",
+            "is owned by Job j",
         ),
         (
             {"annotations": {**ANNOTATIONS, "operator-sdk/primary-resource": "a?b"}},
-            f'owned by "Memcached.cache.example.com" "a?b" (annotation {PRIMARY_ANNOTATION})',
+            f'is owned by "Memcached.cache.example.com" "a?b" (annotation {PRIMARY_ANNOTATION})',
         ),
     ],
 )
