@@ -89,11 +89,11 @@ def test_the_first_role_of_the_readme_works_as_printed(
     page: list[Block], tutorial: list[Step], shell: Session, other_shell: Session, tmp_path: Path
 ) -> None:
     """The blocks work as printed, in order, and the output is that of the resource."""
-    _, cluster, kind, role, watches, create, run, wait, use = (
+    _, cluster, kind, role, create, run, wait, use = (
         block.text for block in page if not block.info
     )
     diff, get, ui = tutorial
-    for block in (cluster, kind, role, watches):
+    for block in (cluster, kind, role):
         shell.run(block)
     eventually(lambda: shell.attempt("kubectl get greetings")[0], lambda status: status == 0)
     shell.run(create)
@@ -101,7 +101,7 @@ def test_the_first_role_of_the_readme_works_as_printed(
     assert (status, diff.is_shown_by(printed)) == (1, True), printed
     log = shell.go_on(f"{run.strip()} --work-dir={tmp_path / 'work'} {_PORTS}")
     printed = other_shell.run(wait)
-    assert "greeting.example.com/first condition met" in printed, log.read_text()
+    assert "greeting.docs.example.com/first condition met" in printed, log.read_text()
     # The rest of a row depends on the time, and on where the operator runs.
     shown = [line.split()[:3] for line in other_shell.run(get.command).splitlines()]
     assert [line.split()[:3] for line in get.printed] == [row for row in shown if row[0] != "Note:"]

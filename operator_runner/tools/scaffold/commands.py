@@ -81,7 +81,11 @@ _KIND_FLAGS: tuple[Callable[..., Any], ...] = (
         help="Field of the spec, such as size:integer=3, image:string or owner:string! (required)."
         " Types: string, integer, number, boolean, object, array:TYPE. May be repeated.",
     ),
-    click.option("--generate-role", is_flag=True, help="Create roles/<kind>."),
+    click.option(
+        "--generate-role",
+        is_flag=True,
+        help="Create roles/<kind>; the default without --generate-playbook.",
+    ),
     click.option("--generate-playbook", is_flag=True, help="Create playbooks/<kind>.yml."),
     click.option(
         "--crd-version",
@@ -123,7 +127,7 @@ def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> No
         if not kind["kind"]:
             click.echo(
                 "\nNext, a kind: operator-runner create api --group=cache --version=v1alpha1 "
-                "--kind=Memcached --generate-role --field=size:integer=3"
+                "--kind=Memcached --field=size:integer=3"
             )
 
 
@@ -141,24 +145,20 @@ def api(**kind: Any) -> None:
         present = read(root, EDITED)
         api_plan = _api_plan(kind)
         _print_paths(write(root, plan_api(present, api_plan), present))
-        if api_plan.role or api_plan.playbook:
-            click.echo("\nNext: make install run")
-        else:
-            click.echo("\nNext: name the role or playbook of the kind in watches.yaml, then:")
-            click.echo("make install run")
+        click.echo("\nNext: make install run")
 
 
 def _api_plan(kind: dict[str, Any]) -> ApiPlan:
     api = project_file.api(kind["group"], kind["version"], kind["kind"], kind["plural"])
     fields = parse_fields(kind["fields"])
+    has_role = kind["generate_role"] or not kind["generate_playbook"]
     if fields:
         gvk = GVK(api.group, api.version, api.kind)
-        declared = kind["generate_role"]
-        fields = mark_keywords(fields, gvk, _reserved_names(), declared=declared)
+        fields = mark_keywords(fields, gvk, _reserved_names(), declared=has_role)
     return ApiPlan(
         api,
         fields,
-        role=kind["generate_role"],
+        role=has_role,
         playbook=kind["generate_playbook"],
         crd_version=kind["crd_version"],
     )

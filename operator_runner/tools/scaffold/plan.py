@@ -191,8 +191,7 @@ def plan_api(present: Mapping[str, str], api_plan: ApiPlan) -> dict[str, str]:
             files |= tree("role_arguments", values)
     if api_plan.playbook:
         files |= tree("playbook", values)
-    if api_plan.role or api_plan.playbook:
-        files |= tree("tests", values)
+    files |= tree("tests", values)
     regular = api.plural == pluralize(api.lower)
     files[project_file.PATH] = project_file.add(
         text, api, api_plan.crd_version, regular_plural=regular
@@ -295,12 +294,8 @@ _ROLE_KEYS = """\
 
 def _watch(project: Project, api_plan: ApiPlan) -> str:
     api = api_plan.api
-    if api_plan.playbook:
-        content = f"playbook: playbooks/{api.lower}.yml"
-    elif api_plan.role:
-        content = f"role: {api.lower}"
-    else:
-        content = "# Name what serves the kind: `role: NAME` or `playbook: playbooks/NAME.yml`."
+    is_playbook = api_plan.playbook
+    content = f"playbook: playbooks/{api.lower}.yml" if is_playbook else f"role: {api.lower}"
     return (
         f"- version: {api.version}\n"
         f"  group: {api.full_group(project.domain)}\n"
@@ -308,7 +303,7 @@ def _watch(project: Project, api_plan: ApiPlan) -> str:
         f"  {content}\n"
         "  # markUnsafe, nativeTypes, kstatus, and `ownership: refuse`.\n"
         "  profile: strict\n"
-        f"{_ROLE_KEYS if api_plan.role and not api_plan.playbook else ''}"
+        f"{'' if is_playbook else _ROLE_KEYS}"
         "  # Objects that a run no longer writes are deleted.\n"
         "  prune: true\n"
     )

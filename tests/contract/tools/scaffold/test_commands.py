@@ -15,13 +15,13 @@ def test_init_makes_a_kind_as_well(tmp_path: Path) -> None:
     root = tmp_path / "web-operator"
     init(
         root, "--plugins=ansible", "--domain=example.com", "--group=web", "--version=v1",
-        "--kind=Page", "--generate-role",
+        "--kind=Page",
     )  # fmt: skip
     assert yaml.safe_load((root / "PROJECT").read_text())["projectName"] == "web-operator"
     (watch,) = yaml.safe_load((root / "watches.yaml").read_text())
     gvk = {"version": "v1", "group": "web.example.com", "kind": "Page"}
-    safe = {"profile": "strict"}
-    assert watch == gvk | {"role": "page"} | safe
+    role = {"role": "page", "apply": "server-side", "gatherFacts": False}
+    assert watch == gvk | role | {"profile": "strict", "prune": True}
     assert (root / "roles/page/tasks/main.yml").is_file()
 
 

@@ -67,7 +67,7 @@ def test_project_is_one_that_operator_sdk_reads(project: dict[str, str]) -> None
 
 
 def test_a_kind_has_its_usual_files(project: dict[str, str]) -> None:
-    """A kind has a CRD, three roles for users, a sample and a test, under the usual paths."""
+    """A kind has a CRD, three roles for users, a sample and tests, under the usual paths."""
     assert set(plan_api(project, new_api())) == {
         "PROJECT",
         "watches.yaml",
@@ -82,11 +82,12 @@ def test_a_kind_has_its_usual_files(project: dict[str, str]) -> None:
         "config/samples/kustomization.yaml",
         "docs/memcached.md",
         "molecule/default/tasks/memcached_test.yml",
+        "tests/test_memcached.py",
     }
 
 
 def test_a_role_and_a_playbook_have_their_usual_files(project: dict[str, str]) -> None:
-    """A role has all of its usual directories and a test, a playbook beside it imports it."""
+    """A role has all of its usual directories, a playbook beside it imports it."""
     plain = set(plan_api(project, new_api()))
     files = plan_api(project, new_api(role=True, playbook=True))
     assert set(files) - plain == {
@@ -99,7 +100,6 @@ def test_a_role_and_a_playbook_have_their_usual_files(project: dict[str, str]) -
         "roles/memcached/meta/main.yml",
         "roles/memcached/files/.placeholder",
         "roles/memcached/templates/.placeholder",
-        "tests/test_memcached.py",
     }
     (play,) = yaml.safe_load(files["playbooks/memcached.yml"])
     assert play["tasks"][0]["ansible.builtin.import_role"] == {"name": "memcached"}
@@ -146,19 +146,18 @@ def test_a_default_of_a_keyword_is_only_in_the_crd(project: dict[str, str]) -> N
 @pytest.mark.parametrize(
     ("how", "serves"),
     [
-        ({"role": True}, {"role": "memcached"}),
+        ({"role": True}, {"role": "memcached", "apply": "server-side", "gatherFacts": False}),
         ({"playbook": True}, {"playbook": "playbooks/memcached.yml"}),
         ({"role": True, "playbook": True}, {"playbook": "playbooks/memcached.yml"}),
-        ({}, {}),
     ],
 )
 def test_the_watch_names_the_generated_files(
     project: dict[str, str], how: dict[str, Any], serves: dict[str, str]
 ) -> None:
-    """It names the generated files, the playbook if there are both; text of resources is data."""
+    """It names the generated files, the playbook if there are both, and has the best settings."""
     (entry,) = watches(plan_api(project, new_api(**how)))
     gvk = {"version": "v1alpha1", "group": "cache.example.com", "kind": "Memcached"}
-    safe = {"profile": "strict"}
+    safe = {"profile": "strict", "prune": True}
     assert entry == gvk | serves | safe
 
 
