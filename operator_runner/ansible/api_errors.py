@@ -36,7 +36,7 @@ _UNSERVED = re.compile(
     r"Failed to find exact match for (?P<version>\S+)\.(?P<kind>\w+) by \[kind, name, [^\]]*\]"
 )
 _UNSERVED_KIND = re.compile(
-    r"(?P<kind>\w+) of (?P<version>\S+) is not served: is its CRD installed\?"
+    r"\b(?P<kind>\w{1,63}) of (?P<version>\S{1,320}) is not served: is its CRD installed\?"
 )
 _FACTS = re.compile(r"\((?:([A-Za-z][A-Za-z ]*), )?([1-5]\d\d)\)")
 """Reason and code of an answer in a readable message."""
