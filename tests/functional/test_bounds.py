@@ -26,6 +26,7 @@ RESOURCES = 500
 CAP = 2
 
 
+@pytest.mark.slow
 def test_an_edit_precedes_the_runs_after_a_restart(
     kubectl: Kubectl, make_operator: Callable[[str], Operator], project: Path
 ) -> None:

@@ -6,6 +6,8 @@ import json
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from operator_runner.devcluster import Cluster
 from tests.functional.test_get_and_tree import complete_lines, watching
 from tests.functional.test_operator import echo, text_of, wait_for_text
@@ -231,6 +233,7 @@ def _shown(url: str) -> list[str]:
     raise AssertionError("the stream has ended")
 
 
+@pytest.mark.slow
 def test_a_resource_that_is_no_longer_selected_leaves_the_page_and_ends_in_a_watch(
     cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def write_project(project: Path, kubectl: Kubectl, out: Path, **keys: Any) -> tu
     return ("--jobs-host=127.0.0.1", f"--jobs-port={free_port()}")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pods")
 async def test_a_terminated_operator_leaves_its_job_to_the_next_one(
     kubectl: Kubectl, project: Path, tmp_path: Path, operator: Operator

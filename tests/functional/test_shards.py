@@ -361,6 +361,7 @@ def values(operator: Operator, message: str, name: str, key: str) -> list[Any]:
     return [line[key] for line in operator.lines(message) if line["name"] == name]
 
 
+@pytest.mark.slow
 def test_backoff_and_throttling_continue_at_the_next_owner(
     replicas: dict[str, Operator], kubectl: Kubectl, project: Path
 ) -> None:

@@ -148,7 +148,7 @@ def _once(settings: Settings, options: Options) -> Settings:
         metrics=None,
         probes=None,
         user_metrics=settings.user_metrics and Address("127.0.0.1", 0),
-        ansible=replace(settings.ansible, metric_address=""),
+        ansible=replace(settings.ansible, metric_address="" if settings.user_metrics else "0"),
         proxy=replace(settings.proxy, port=0),
         jobs=replace(settings.jobs, port=0),
         leader_election=replace(settings.leader_election, enabled=False),
@@ -309,9 +309,14 @@ def _ansible_args(options: Options) -> str:
 
 
 def _metric_address(bind: str) -> str:
-    """Return the URL for runs; empty for the default address, which osdk_metric has built in."""
+    """Return the URL for runs; empty for the default address, which osdk_metric has built in.
+
+    It is `0` if the operator takes no metrics: tasks of roles that send some have no effect.
+    """
     address = Address.parse(bind)
-    if address is None or not address.port or bind == "localhost:5050":
+    if address is None:
+        return "0"
+    if not address.port or bind == "localhost:5050":
         return ""
     host = "localhost" if address.host in {"", "0.0.0.0", "::"} else address.host  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{address.port}/metrics"

@@ -309,6 +309,7 @@ def test_invalid_monitors_and_rules_do_not_affect_others(world: World) -> None:
     world.until(lambda: "serviceMonitor/token/0" in world.names())
 
 
+@pytest.mark.slow
 def test_an_invalid_spec_changes_nothing(world: World) -> None:
     """The message of promtool is in the status, and the Secret stays as it is."""
     world.kubectl.apply(service_monitor(), prometheus(serviceMonitorSelector=TEAM))
@@ -322,6 +323,7 @@ def test_an_invalid_spec_changes_nothing(world: World) -> None:
     world.until(lambda: condition(world.kubectl, "Reconciled")["status"], "True")
 
 
+@pytest.mark.slow
 def test_prometheus_may_discover_in_its_namespace_alone(world: World) -> None:
     """Discovery in its own namespace, by an account of its own or one that the user names."""
     world.kubectl.apply(prometheus())

@@ -131,6 +131,8 @@ def test_each_metric_type_is_sent_to_the_operator(
   operator_sdk.util.osdk_metric:
     {name: tried_nodes, description: it, gauge: {set: 4}, address: 'http://localhost:1/metrics'}
   ignore_errors: true
+- name: Not wanted
+  operator_sdk.util.osdk_metric: {name: tried_nodes, description: it, gauge: {set: 4}, address: '0'}
 """
     record = both(Project(tasks, variables={"address": operator.address}))
     assert record.outcome.successful, record.outcome.failures
@@ -142,6 +144,7 @@ def test_each_metric_type_is_sent_to_the_operator(
     nobody = record.result("Nobody there")["msg"]
     assert nobody.startswith("No operator takes metrics at http://localhost:1/metrics: ")
     assert "--user-metrics-bind-address" in nobody
+    assert record.result("Not wanted")["changed"] is False
     # Each launcher has sent them.
     times = float(len(list(launchers.names)))
     assert f"tried_total {2.5 * times}" in operator.lines()

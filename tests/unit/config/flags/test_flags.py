@@ -556,8 +556,15 @@ def test_run_once_uses_neither_ports_nor_the_lease() -> None:
     made = settings("--once=pages/home", "-n", "web", "--leader-elect", "--leader-election-id=x")
     assert (made.once, made.once_namespace) == (("pages", "home"), "web")
     assert (made.metrics, made.probes, made.proxy.port) == (None, None, 0)
-    assert made.user_metrics == Address("127.0.0.1", 0)
+    assert (made.user_metrics, made.ansible.metric_address) == (Address("127.0.0.1", 0), "")
     assert not made.leader_election.enabled
+
+
+@pytest.mark.parametrize("more", [(), ("--once=pages/home",)])
+def test_without_user_metrics_runs_send_none(more: tuple[str, ...]) -> None:
+    """Roles that export metrics work without them."""
+    made = settings("--user-metrics-bind-address=0", *more)
+    assert (made.user_metrics, made.ansible.metric_address) == (None, "0")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ options:
     description:
       - Where the operator listens (its flag C(--user-metrics-bind-address)).
       - E(OSDK_METRIC_ADDRESS) is taken where it is not given. The operator sets it for its runs
-        where it listens elsewhere.
+        where it listens elsewhere, and to V(0), which sends nothing, where it takes no metrics.
     type: str
     default: http://localhost:5050/metrics
   counter:
@@ -211,8 +211,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    address = module.params["address"]
+    if address == "0":
+        module.exit_json(changed=False, msg="The operator takes no metrics of roles")
     if not module.check_mode:
-        send(module, module.params["address"])
+        send(module, address)
     module.exit_json(changed=True)
 
 
