@@ -125,6 +125,7 @@ def replicas_of(namespace: str, image: str) -> list[Json]:
     ]
 
 
+@pytest.mark.slow
 def test_jobs_of_shards_find_their_replica_through_a_service(
     cluster: Cluster, operator_images: dict[str, str], kubectl: Kubectl
 ) -> None:

@@ -244,6 +244,7 @@ def _look_up(kubectl: Kubectl, name: str) -> subprocess.CompletedProcess[str]:
     return kubectl.run("exec", "-i", "web", "--", "busybox", "sh", "-c", script, input_=config)
 
 
+@pytest.mark.slow
 def test_two_clusters_do_not_disturb_each_other(
     cluster: Cluster, two_nodes: Cluster, kubectl: Kubectl, nginx_image: str, tmp_path: Path
 ) -> None:

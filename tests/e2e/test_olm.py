@@ -326,6 +326,7 @@ def subscribed(olm: Cluster, catalog: Path, example_catalog: Path) -> Iterator[d
         kubectl("delete", f"--filename={REPOSITORY / 'install' / name}.yaml")
 
 
+@pytest.mark.slow
 def test_a_file_installs_a_package(subscribed: dict[str, Kubectl], kubectl: Kubectl) -> None:
     """The newest version of the channel, without approval; the operators work."""
     nginx_system, example_system = subscribed.values()

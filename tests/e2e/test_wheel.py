@@ -77,6 +77,7 @@ def test_the_wheel_contains_both_programs(environment: Path) -> None:
         assert __version__ in output.stdout
 
 
+@pytest.mark.slow
 def test_the_wheel_runs_a_project(
     environment: Path, cluster: Cluster, kubectl: Kubectl, tmp_path: Path
 ) -> None:

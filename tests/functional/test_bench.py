@@ -42,6 +42,7 @@ def test_both_roles_fit_into_one_operator(bench_environment: BenchEnvironment) -
             Subject(site, kind).create()
 
 
+@pytest.mark.slow
 def test_applications_get_their_four_objects(bench_environment: BenchEnvironment) -> None:
     """Each of the applications is Successful, and there are no others."""
     with bench_environment.site(Setup(APP)) as site:

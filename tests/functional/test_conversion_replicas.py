@@ -148,6 +148,7 @@ def test_the_waiting_replica_serves_as_the_leader_does(
     eventually(lambda: kubectl.get("deployment", "web"))
 
 
+@pytest.mark.slow
 def test_all_replicas_of_shards_convert_and_their_metrics_are_summed(
     replica: MakeReplica, kubectl: Kubectl
 ) -> None:

@@ -173,6 +173,7 @@ def test_neither_a_restart_nor_sigkill_loses_a_deselection(
     assert not _causes(operator, "never")
 
 
+@pytest.mark.slow
 def test_a_failed_deselection_is_retried_unless_something_newer_counts(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:

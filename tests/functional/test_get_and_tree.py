@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from operator_runner.kube.events import (
@@ -130,6 +131,7 @@ def complete_lines(log: Path) -> list[Json]:
     return list(map(json.loads, lines_of(log)))
 
 
+@pytest.mark.slow
 def test_malformed_conditions_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
     """A condition whose type is not text does not end `get`, `tree` and `suspend`."""
     kubectl.apply(echo(sayThis="1"))
@@ -220,6 +222,7 @@ def test_an_excluded_resource_has_the_reason(
     assert message("c") == "no watch selects its labels"
 
 
+@pytest.mark.slow
 def test_malformed_events_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
     """Such an Event of another writer does not end `get`, `runs` and `why`."""
     kubectl.apply(echo(sayThis="1"))

@@ -211,7 +211,6 @@ EACH = """
 NAMES = [f"echo-{number}" for number in range(4)]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("pods")
 async def test_jobs_of_shards_follow_their_resource_to_its_next_owner(
     kubectl: Kubectl, project: Path, tmp_path: Path, make_operator: Callable[[str], Operator]

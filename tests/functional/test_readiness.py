@@ -183,6 +183,7 @@ def test_a_new_workload_without_replicas_starts_a_run_only_for_a_declared_status
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enabled", [False, True])
 def test_cluster_scoped_objects_reconcile_their_owner_if_enabled(
     kubectl: Kubectl, operator: Operator, project: Path, enabled: bool

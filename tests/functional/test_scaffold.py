@@ -63,6 +63,7 @@ def test_the_scenario_passes_with_an_operator_that_runs(
     assert names(kubectl) == before
 
 
+@pytest.mark.slow
 def test_the_scenario_passes_beside_foreign_objects(
     molecule: Molecule, kubectl: Kubectl, control_plane: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from tests.functional.test_operator import KIND, echo
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
@@ -161,6 +163,7 @@ def test_ticks_run_once_and_are_shown(kubectl: Kubectl, operator: Operator, proj
     )
 
 
+@pytest.mark.slow
 def test_a_tick_survives_the_death_of_the_leader(
     kubectl: Kubectl, make_operator: Callable[[str], Operator], project: Path
 ) -> None:

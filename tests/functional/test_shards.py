@@ -278,6 +278,7 @@ YEARLY, MISSED = "0 0 1 1 *", "2020-01-01T00:00:00Z"
 TICK = f"{datetime.now(UTC).year}-01-01T00:00:00Z"
 
 
+@pytest.mark.slow
 def test_schedules_triggers_finalizers_and_retries_continue_at_the_next_owner(
     replicas: dict[str, Operator], kubectl: Kubectl, project: Path, tmp_path: Path
 ) -> None:

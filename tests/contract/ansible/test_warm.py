@@ -290,6 +290,7 @@ async def test_a_changed_file_leads_to_a_new_server(tmp_path: Path) -> None:
         assert runs.servers()[0].pid != old.pid
 
 
+@pytest.mark.slow
 async def test_an_upgrade_that_cannot_be_loaded_makes_runs_cold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,6 +374,7 @@ async def test_an_idle_server_is_unloaded_until_the_next_run(tmp_path: Path) -> 
         await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))
 
 
+@pytest.mark.slow
 async def test_the_timeout_of_a_run_begins_when_ansible_is_loaded_again(tmp_path: Path) -> None:
     """The launcher is not ready before; if no run begins then, Ansible is unloaded again."""
     async with _runs(tmp_path, UNLOADED) as runs:

@@ -284,6 +284,7 @@ def test_a_change_of_members_outlives_each_kill_of_the_operator(
     assert writer.lost() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("world")
 def test_random_faults_lose_no_acknowledged_write(example: Example, kubectl: Kubectl) -> None:
     """The short form of `make bench-etcd`."""
@@ -453,6 +454,7 @@ def test_members_use_tls_and_volumes(world: World, kubectl: Kubectl, tmp_path: P
     assert world.client(tls=context).get("/a") == "2"
 
 
+@pytest.mark.slow
 def test_a_backup_in_google_cloud_storage_is_restored(
     world: World, kubectl: Kubectl, gcs: GcsEmulator
 ) -> None:

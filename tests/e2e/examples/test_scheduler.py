@@ -262,6 +262,7 @@ def uid(kubectl: Kubectl, kind: str, name: str) -> str:
     return str((kubectl.get(kind, name) or {}).get("metadata", {}).get("uid", ""))
 
 
+@pytest.mark.slow
 def test_drift_is_reverted(world: World) -> None:
     """Of the Deployment, its configuration, its account and the bindings."""
     system = world.system

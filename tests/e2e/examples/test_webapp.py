@@ -259,6 +259,7 @@ def test_a_failed_version_is_replaced_by_the_last_good_one(shop: World) -> None:
     assert visitor.failures == []
 
 
+@pytest.mark.slow
 def test_a_failed_database_returns_with_its_data(shop: World) -> None:
     """It has one Pod, which ends before that of the new image starts."""
     good = IMAGES[shop.version]

@@ -254,6 +254,7 @@ async def test_a_job_whose_run_has_ended_is_kept_for_its_ttl(runs: JobRuns) -> N
     assert first["metadata"]["uid"] in {each["metadata"]["uid"] for each in jobs}
 
 
+@pytest.mark.slow
 async def test_a_job_whose_run_had_ended_when_the_operator_was_killed_is_kept(
     runs: JobRuns,
 ) -> None:
