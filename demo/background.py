@@ -50,11 +50,8 @@ def start(kubeconfig: str | None, image: str | None, ports: Ports) -> Process:
         *("--watches-file", "watches.yaml", "--work-dir", str(record.WORK_DIR), "--reload"),
         f"--metrics-bind-address=127.0.0.1:{ports.metrics}",
         f"--health-probe-bind-address=127.0.0.1:{ports.probes}",
-        *(
-            "--user-metrics-bind-address=127.0.0.1:0",
-            "--proxy-port=0",
-            "--webhook-port=0",
-        ),  # free ones
+        # Any free ports.
+        *("--user-metrics-bind-address=127.0.0.1:0", "--proxy-port=0", "--webhook-port=0"),
         "--zap-encoder=console",
     ]
     with record.LOG.open("w") as log:

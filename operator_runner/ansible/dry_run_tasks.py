@@ -58,10 +58,9 @@ def install() -> None:
 
 
 def _post_validate(original: Any, task: Any, templar: Any) -> None:
-    # A task that asks for check mode is the same in every run.
-    is_asked = _asks_for_check_mode(task)
     original(task, templar=templar)
-    if task.check_mode is not True or is_asked:
+    # A task that asks for check mode is the same in every run.
+    if task.check_mode is not True or _asks_for_check_mode(task):
         return
     action = str(task.resolved_action or task.action)
     if has_trait(action, Trait.CONTAINER):

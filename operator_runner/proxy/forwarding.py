@@ -97,8 +97,8 @@ class Forwarder:
         """`admission` decides on writes; `recorder` records the permissions that requests need.
 
         `on_request` is called for each request of a run after its response has begun, or if it is
-        not forwarded, and
-        `on_unserved` if it is about a resource that is not served: the client's discovery is old.
+        not forwarded, and `on_unserved` if it is about a resource that is not served: the client's
+        discovery is old.
         """
         self._on_request = on_request
         self._on_unserved = on_unserved

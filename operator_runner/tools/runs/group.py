@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from operator_runner.tools.resources.options import NameType, ResourceName
-
-if TYPE_CHECKING:
-    from operator_runner.tools.resources.cluster import ClusterView
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,
+    NameType,
+    ResourceName,
     cluster_options,
     complete,
     list_output_option,
@@ -22,6 +20,9 @@ from operator_runner.tools.resources.options import (
     work_dir_option,
 )
 from operator_runner.tools.resources.output import OutputFormat
+
+if TYPE_CHECKING:
+    from operator_runner.tools.resources.cluster import ClusterView
 
 _MAX_RUNS = "50"
 
