@@ -117,7 +117,7 @@ class _Made:
         if request.name.endswith("_info"):
             self.remove({name: request.labels.get(name, "") for name in _RESOURCE})
         values = tuple(request.labels[name] for name in self.names)
-        if len(self.values | {values}) > _MAX_SERIES:
+        if values not in self.values and len(self.values) >= _MAX_SERIES:
             raise UserMetricError(
                 f"labels: {request.name} exceeds the limit of {_MAX_SERIES} series; use labels"
                 " with few values"
