@@ -91,7 +91,7 @@ def _busy(pair: Pair, repetitions: int) -> Iterator[Row]:
     role = _ROLES[pair[0].kind]
     costs = [_edits(pair) for _ in range(repetitions)]
     yield from _rows(f"{role}: edit in a busy minute", costs, _NONE, _NONE)
-    ours, other = (subject.runs for subject in pair)
+    ours, other = (fmean(subject.runs) for subject in pair)
     yield Row(f"{role}: runs of an edit", number(ours), number(other), ours, _NONE, number)
     costs = [tuple(subject.resync() for subject in pair) for _ in range(repetitions)]
     yield from _rows(f"{role}: resync that changes nothing", costs, _NONE, _NONE)

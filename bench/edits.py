@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from statistics import fmean
 
 from bench.api import DEPLOYMENT, LONG, NGINX, Json, Kind, is_successful
 from bench.environment import Site, wait_until
@@ -31,12 +30,8 @@ class Subject:
         """Prepare; nothing is created. The kind is the nginx operator's or that of 200 tasks."""
         self.site, self.kind = site, kind
         self._edits = 0
-        self._runs: list[int] = []
-
-    @property
-    def runs(self) -> float:
-        """Runs of the role that an edit has caused, as a mean."""
-        return fmean(self._runs)
+        self.runs: list[int] = []
+        """Runs of the role that each edit has caused."""
 
     def create(self) -> None:
         """Create the resource, and wait until it is Successful."""
@@ -56,7 +51,7 @@ class Subject:
         with site.log_in_timeouts():
             wall = self._edit_and_wait()
         used = self._settle()
-        self._runs.append(site.ended() - ended)
+        self.runs.append(site.ended() - ended)
         return Cost(wall, used - cpu)
 
     def resync(self) -> Cost:

@@ -328,11 +328,13 @@ class Operator:
             on_drift=self._metrics.record_drift,
             dependents=self._dependents.objects.of,
             readiness=self._dependents.readiness,
+            catching_up=self._dependents.catching_up,
             expressions=self._sources.expressions,
             fences=self._leadership.fences,
             claim=(lambda _: True) if sharding is None else sharding.claim,
             records=self._runs,
             without_slot=self._queue.without_slot,
+            free_slot=self._queue.free_slot,
             run_environment=lambda run_id: {
                 **self._role_metrics,
                 **traces.run_environment(run_id),

@@ -307,14 +307,18 @@ class WorkQueue:
         """
         return None if self._closed else self._backlog.get_again(key, _now())
 
+    def free_slot(self, key: ObjectRef) -> None:
+        """Let others run while the caller, who processes `key`, only waits."""
+        self._backlog.free_slot(key)
+        self._changed.set()
+
     @asynccontextmanager
     async def without_slot(self, key: ObjectRef) -> AsyncIterator[None]:
         """Let others run while the caller, who processes `key`, only reports on it.
 
         One key at a time is inside.
         """
-        self._backlog.free_slot(key)
-        self._changed.set()
+        self.free_slot(key)
         async with self._aside:
             yield
 

@@ -120,8 +120,8 @@ class Connection:
         """Call `begun` and `ended` with the path of each watch of the operator, not of runs.
 
         `begun` is called after a response of 200, `ended` at the end of the watch. The second
-        argument of `ended` is False if the kind or permissions are missing, so that the watch is
-        not restarted soon.
+        argument of `ended` is False if the watch is not restarted soon: nobody needs it, or the
+        kind or permissions are missing.
         """
         self._watchers.append((begun, ended))
 
@@ -139,8 +139,8 @@ class Connection:
 
         return end
 
-    def watch_refused(self, path: str) -> None:
-        """Report that a watch was refused: its kind or permissions are missing."""
+    def watch_not_restarted(self, path: str) -> None:
+        """Report that a watch is over: nobody needs it, or its kind or permissions are missing."""
         self._report_end(path, again=False)
 
     def _report_end(self, path: str, *, again: bool) -> None:

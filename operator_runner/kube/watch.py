@@ -126,11 +126,14 @@ async def watch_metadata(
             async for event in reflector.list_and_watch():
                 warned = False
                 yield event
+        except asyncio.CancelledError:
+            api.connection.watch_not_restarted(metadata_watch_key(resource.path(namespace)))
+            raise
         except ApiError as error:
             refused = isinstance(error, Forbidden | NotFound)
             if refused and not (reflector.synced and isinstance(error, Forbidden)):
                 # A missing kind has no objects; missing permissions may be granted again.
-                api.connection.watch_refused(metadata_watch_key(resource.path(namespace)))
+                api.connection.watch_not_restarted(metadata_watch_key(resource.path(namespace)))
             if refused and not reflector.synced:
                 raise
             log = _log.warning if refused and not warned else _log.debug

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -58,14 +58,15 @@ class Observer(Protocol):
         health: Health,
         *,
         body: Json,
+        is_read: bool = True,
     ) -> None:
         """Note the current state of an object that belongs to `owner`, or to its predecessor.
 
         `body` is the whole object, of which only what is needed may be kept.
 
-        `health.behind` is None unless the run has read the object: in the response to a write
-        of the spec, the status is always behind. A declared status that uses dependents reads
-        the objects that its run creates, and one that judges dependents those that it changes.
+        `is_read` is whether the run, or the status that its end writes, has read the object's
+        status: in the response to a write of the spec, it is always behind. A declared status
+        that uses dependents reads the objects that its run creates.
         """
 
     def on_write(
@@ -180,14 +181,16 @@ class ResponseTracker:
         if dependent.gvk in grant.watch.blacklist:
             return
         if seen and is_tracked(grant.owner, metadata):
-            health = health_of(dependent.gvk, response)
             status = grant.watch.status
-            is_read = status is not None and status.uses_dependents
-            is_read = is_read if created else grant.watch.judges_dependents
-            if tracked.method != "GET" and not is_read:
-                health = replace(health, behind=None)
+            is_shown = created and status is not None and status.uses_dependents
             self._observer.on_dependent(
-                grant.owner.ref, dependent, metadata, grant.watch, health, body=response
+                grant.owner.ref,
+                dependent,
+                metadata,
+                grant.watch,
+                health_of(dependent.gvk, response),
+                body=response,
+                is_read=is_shown or tracked.method == "GET",
             )
         # A write of another program on behalf of the owner must still trigger the role.
         if (verb := WRITES.get(tracked.method)) and grant.run_id:

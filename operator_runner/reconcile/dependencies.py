@@ -60,6 +60,8 @@ class Dependencies:
     """Return the objects that a resource owns, as last seen, for its declared status."""
     readiness: Callable[[ObjectRef], DependentsReadiness] = lambda _: DependentsReadiness()
     """Return whether the objects that a resource owns are ready, for `kstatus` and `status`."""
+    catching_up: Callable[[ObjectRef], Awaitable[None] | None] = lambda _: None
+    """Return a wait of a moment for objects whose status is about an older spec; None without."""
     on_suspension: Callable[[ObjectRef, bool], None] = lambda *_: None
     """Called with whether a resource is suspended, at each reconcile."""
     preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None
@@ -79,5 +81,7 @@ class Dependencies:
     records: RunRecords = field(default_factory=NoRunRecords)
     without_slot: Callable[[ObjectRef], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
     """Entered with a resource on which is only reported: other resources may run meanwhile."""
+    free_slot: Callable[[ObjectRef], None] = lambda _: None
+    """Called with a resource that only waits, and is reported then: others may run meanwhile."""
     run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Called with the id of each run that starts; return further variables of its processes."""

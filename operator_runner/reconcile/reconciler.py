@@ -387,6 +387,9 @@ class Reconciler:
             _existing(await self._reporter.failure(context, outcome, current))
             text = failure_line(outcome.failures, _REQUEST_MESSAGE_BYTES)
             return Failed(outcome.timed_out, outcome.load_failed, text)
+        if (catching_up := self._deps.catching_up(ref)) is not None:
+            self._deps.free_slot(ref)
+            await catching_up
         self._schedule.recorded(
             ref, _existing(await self._reporter.success(context, outcome, current))
         )

@@ -194,7 +194,7 @@ MISTAKES = {
         TASKS,
         'replicas: "{{ size }}"',
         'replicas: "{{ size }} "',
-        failure=("{...}", "DeploymentSpec.spec.replicas of type int32", "nativeTypes"),
+        failure=(".spec.replicas: expected numeric", "nativeTypes"),
     ),
 }
 

@@ -258,7 +258,9 @@ def test_remaining_dependents_are_reported(site: Site) -> None:
     done = site.undeploy("--with-crds", "--yes", "--timeout=2")
     assert done.returncode == 1
     assert "the operator and the CRDs are still deployed" in done.stderr
-    assert f"try again: Pod {site.users.namespace}/kept" in done.stderr
+    # On a busy machine, the claim of the same name may still be there too.
+    remaining = done.stderr.partition("try again: ")[2].rstrip("\n").split(", ")
+    assert f"Pod {site.users.namespace}/kept" in remaining
     assert site.has("crd", site.crd)
     done = site.undeploy("--with-crds", "--yes")
     assert done.returncode == 0, done.stderr

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -40,6 +40,8 @@ from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
 
 _OWN_WRITES = 64
 """Maximum resourceVersions of own writes kept per object; a run makes fewer."""
+_CATCH_UP_SECONDS = 1.0
+"""Controllers observe a new spec within some 50 ms, unless they are not running."""
 _UNCLAIMED = 256
 """Maximum objects without an owner whose last event is kept while runs are in progress."""
 
@@ -62,7 +64,7 @@ class _Dependent:
     readiness: Readiness = Readiness.UNKNOWN
     """The readiness that the owner's last run has seen, or was triggered by."""
     read_behind: bool = False
-    """Whether the last read returned a status for an older spec."""
+    """Whether the last read, by a run or for its status, had a status for an older spec."""
     was_ready: bool = False
     """Whether an object of this name has ever become ready."""
     reason: str = ""
@@ -131,6 +133,8 @@ class Dependents:
         self._judging = {watch.gvk for watch in watches if watch.judges_dependents}
         self._waited_for: dict[ObjectRef, dict[ObjectRef, Health]] = {}
         """The newest state of the objects that are not ready, by owner, of watches that show it."""
+        self._catching_up: dict[ObjectRef, asyncio.Event] = {}
+        """Set when no status of the objects of an owner is older than its spec any more."""
         self._pod_causes = PodCauses(stream, self._on_pod_cause)
         self._run_seconds: dict[ObjectRef, float] = {}
         """How long the last run of each owner has taken."""
@@ -150,8 +154,12 @@ class Dependents:
         health: Health = _NO_HEALTH,
         *,
         body: Json | None = None,
+        is_read: bool = True,
     ) -> None:
-        """Record an object of `owner`, as it is in a response to the owner's run."""
+        """Record an object of `owner`, as it is in a response to the owner's run.
+
+        See `proxy.response_tracker.Observer`.
+        """
         if not self._enabled or not _is_watched(owner, dependent, watch):
             return
         entry = self._objects.setdefault(dependent, _Dependent())
@@ -162,7 +170,7 @@ class Dependents:
         answered = metadata.get("resourceVersion", "")
         entry.fresh, entry.answered = not entry.has_shown(answered), answered
         self._judge(entry, dependent, answered, health)
-        if health.behind is not None:
+        if is_read and health.behind is not None:
             entry.read_behind = health.behind
         if entry.version is None:
             # Later responses must not hide a change that the role may not have seen.
@@ -204,7 +212,29 @@ class Dependents:
         found = self._waited_for.get(owner)
         if found is None:
             return DependentsReadiness()
+        for ref, health in found.items():
+            if health.behind and (entry := self._objects.get(ref)) is not None:
+                entry.read_behind = True
         return readiness_of({ref: self._with_pods(ref, health) for ref, health in found.items()})
+
+    def catching_up(self, owner: ObjectRef) -> Awaitable[None] | None:
+        """Return a wait until no status of the objects is older than its spec, a second at most.
+
+        None if none is, or the watch does not show it. A status that is written after the wait
+        needs no other run.
+        """
+        return self._wait_for_controllers(owner) if self._is_behind(owner) else None
+
+    async def _wait_for_controllers(self, owner: ObjectRef) -> None:
+        caught_up = self._catching_up[owner] = asyncio.Event()
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(caught_up.wait(), _CATCH_UP_SECONDS)
+        finally:
+            self._catching_up.pop(owner, None)
+
+    def _is_behind(self, owner: ObjectRef) -> bool:
+        return any(health.behind for health in self._waited_for.get(owner, {}).values())
 
     def _with_pods(self, ref: ObjectRef, health: Health) -> Health:
         """Return the health of an object with the cause that its Pods have."""
@@ -228,9 +258,12 @@ class Dependents:
                 waited_for = self._waited_for.setdefault(owner, {})
                 if health.is_waited_for:
                     waited_for[ref] = health
-                    self._pod_causes.wait_for(ref)
+                    if health.behind is not True:
+                        self._pod_causes.wait_for(ref)
                 elif waited_for.pop(ref, None) is not None:
                     self._pod_causes.forget(ref)
+                if owner in self._catching_up and not self._is_behind(owner):
+                    self._catching_up[owner].set()
 
     def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str

@@ -44,6 +44,7 @@ class Recorder:
     written: list[tuple[ObjectRef, str, str]] = field(default_factory=list)
     edited: list[tuple[ObjectRef, str]] = field(default_factory=list)
     health: list[Health] = field(default_factory=list)
+    read: list[bool] = field(default_factory=list)
     changes: list[FieldChange] = field(default_factory=list)
 
     def on_dependent(
@@ -55,13 +56,15 @@ class Recorder:
         health: Health,
         *,
         body: Json,
+        is_read: bool = True,
     ) -> None:
-        """Keep the owner and its object, and its health."""
+        """Keep the owner and its object, its health, and whether that was read."""
         assert metadata["name"] == dependent.name
         assert body["metadata"] == metadata
         assert watch.gvk == OWNER_GVK
         self.seen.append((owner, dependent))
         self.health.append(health)
+        self.read.append(is_read)
 
     def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str

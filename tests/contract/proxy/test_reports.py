@@ -125,7 +125,7 @@ async def test_owned_objects_in_lists_are_seen_again(
         (owner, ObjectRef(DEPLOYMENT, namespace, "a")),
         (owner, ObjectRef(DEPLOYMENT, namespace, "b")),
     ]
-    assert [health.behind is None for health in recorder.health] == [False, False]
+    assert recorder.read[-2:] == [True, True]
 
 
 async def test_objects_of_a_predecessor_are_seen(
@@ -150,13 +150,14 @@ async def test_objects_of_a_predecessor_are_seen(
 
 
 async def test_health_is_reported_with_an_object(run: Run, recorder: Recorder) -> None:
-    """A status that is behind its spec is reported for reads; after a write it always is."""
+    """The status in the response to a write has not been read: it is always behind its spec."""
     await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
     patch = '--patch={"spec": {"replicas": 1}}'
     await run.kubectl("patch", "deployment", "d", patch)
-    assert recorder.health[0] == Health(Readiness.READY)
+    assert recorder.health[0] == Health(Readiness.READY, behind=True)
+    assert True not in recorder.read[-1:]
     await run.get("deployment", "d")
-    assert recorder.health[-1].behind is not None
+    assert recorder.read[-1]
     assert recorder.health[-1].readiness is Readiness.NOT_READY
 
 
@@ -168,9 +169,8 @@ async def test_a_declared_status_reads_what_its_run_creates(
     run = start(watch)
     await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
     await run.kubectl("label", "deployment", "d", "a=b")
-    created, *_, labelled = recorder.health
-    assert created == Health(Readiness.READY, behind=True)
-    assert labelled.behind is None
+    assert recorder.health[0] == Health(Readiness.READY, behind=True)
+    assert (recorder.read[0], recorder.read[-1]) == (True, False)
 
 
 async def test_annotated_objects_are_seen_again(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.sources import debouncing
+from operator_runner.controller.sources import dependents as dependents_module
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.object_readiness import Health, Readiness
@@ -282,9 +283,10 @@ async def test_an_edit_that_changes_no_readiness_is_one_reconcile() -> None:
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
         with subject.hold_events(OWNER):
-            subject.on_dependent(OWNER, CHILD, metadata(11, generation=2), WATCH, READY)
-            subject.on_write(OWNER, CHILD, "11", "patch")
             behind = Health(Readiness.READY, behind=True)
+            written = metadata(11, generation=2)
+            subject.on_dependent(OWNER, CHILD, written, WATCH, behind, is_read=False)
+            subject.on_write(OWNER, CHILD, "11", "patch")
             await stream.send("MODIFIED", metadata(11, generation=2), behind)
         await stream.send("MODIFIED", metadata(12, generation=2), READY)
         assert woken == []
@@ -304,24 +306,58 @@ async def test_a_status_that_was_read_too_early_is_read_again() -> None:
         assert woken == ["dependent: Deployment default/child status is up to date"]
 
 
-@pytest.mark.parametrize(
-    ("behind", "expected"),
-    [(None, []), (True, ["dependent: Deployment default/child status is up to date"])],
-)
+async def test_a_status_that_shows_readiness_waits_for_controllers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For a moment, then a run follows once they have observed what was written."""
+    judging = replace(WATCH, kstatus=True)
+    behind = Health(Readiness.READY, behind=True)
+
+    def write(subject: Dependents, version: int) -> None:
+        written = metadata(version, generation=version)
+        subject.on_dependent(OWNER, CHILD, written, judging, behind, is_read=False)
+        subject.on_write(OWNER, CHILD, str(version), "patch")
+
+    async with dependents(watches=(judging,)) as (subject, stream, woken):
+        assert subject.catching_up(OWNER) is None
+        write(subject, 10)
+        waiting = asyncio.ensure_future(some(subject.catching_up(OWNER)))
+        await stream.send("MODIFIED", metadata(11, generation=10), READY)
+        await waiting
+        assert subject.readiness(OWNER).ready is True
+        assert subject.catching_up(OWNER) is None
+        assert woken == []
+
+        write(subject, 12)
+        monkeypatch.setattr(dependents_module, "_CATCH_UP_SECONDS", 0.01)
+        await some(subject.catching_up(OWNER))
+        assert subject.readiness(OWNER).ready is False
+        await stream.send("MODIFIED", metadata(12, generation=12), behind)
+        await stream.send("MODIFIED", metadata(13, generation=12), READY)
+        assert woken == ["dependent: Deployment default/child status is up to date"]
+        assert stream.requested == [(DEPLOYMENT, None)]
+
+
+async def some(waiting: Awaitable[None] | None) -> None:
+    assert waiting is not None
+    await waiting
+
+
+@pytest.mark.parametrize("is_read", [False, True])
 async def test_a_new_object_without_replicas_starts_a_run_only_if_its_status_was_read(
-    behind: bool | None, expected: list[str]
+    is_read: bool,
 ) -> None:
     """Its readiness does not change when its controller observes it."""
     async with dependents() as (subject, stream, woken):
         with subject.hold_events(OWNER):
-            health = Health(Readiness.READY, behind=behind)
-            subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, health)
+            behind = Health(Readiness.READY, behind=True)
+            subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, behind, is_read=is_read)
             subject.on_write(OWNER, CHILD, "10", "create")
-            await stream.send("ADDED", metadata(10), Health(Readiness.READY, behind=True))
+            await stream.send("ADDED", metadata(10), behind)
         assert woken == []
         await stream.send("MODIFIED", metadata(11), READY)
         await stream.send("MODIFIED", metadata(12), READY)
-        assert woken == expected
+        assert woken == ["dependent: Deployment default/child status is up to date"] * is_read
 
 
 async def test_readiness_before_the_response_reconciles_the_owner() -> None:
