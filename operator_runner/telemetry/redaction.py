@@ -53,7 +53,7 @@ def _redact_text(text: str) -> str:
 
 
 _UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """Control characters but tab and line feed, marks that reorder text, and lone surrogates."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

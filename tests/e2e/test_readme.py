@@ -55,6 +55,10 @@ def environment(tmp_path: Path, page: list[Block]) -> dict[str, str]:
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "KUBECACHEDIR": str(tmp_path / "kubectl"),
         "ANSIBLE_GATHERING": "explicit",
+        # What is imported is compiled then, instead of all collections of `ansible` before; pip
+        # takes a false value for its options that begin with `no`.
+        "PIP_NO_COMPILE": "0",
+        "PYTHONDONTWRITEBYTECODE": "",
         "VIRTUAL_ENV": "",
     }
     with Session(REPOSITORY, environment) as in_checkout:

@@ -86,10 +86,10 @@ def test_wait_does_not_return_for_an_edit_in_the_queue_or_during_a_run(
         assert text_of(kubectl, name) == "hello two"
 
 
-def holds(body: Json) -> bool:
-    """Return whether `kubectl wait --for=condition=Successful` returns for this resource."""
+def holds(body: Json, type_: str) -> bool:
+    """Return whether `kubectl wait --for=condition=TYPE` returns for this resource."""
     status = body.get("status", {})
-    found = next((c for c in status.get("conditions", ()) if c["type"] == "Successful"), None)
+    found = next((c for c in status.get("conditions", ()) if c["type"] == type_), None)
     if found is None or found["status"] != "True":
         return False
     observed = found.get("observedGeneration", status.get("observedGeneration"))
@@ -97,16 +97,17 @@ def holds(body: Json) -> bool:
 
 
 def is_applied(kubectl: Kubectl, name: str) -> bool:
-    """Return whether the condition holds; then the object must match the resource that was read.
+    """Return whether both conditions hold; if one does, the object must match the resource.
 
     Nobody else edits: the object cannot be ahead of the resource.
     """
     body = kubectl.get(KIND, name)
     assert body is not None
-    if not holds(body):
+    found = [holds(body, type_) for type_ in ("Successful", "Ready")]
+    if not any(found):
         return False
     assert text_of(kubectl, name) == f"hello {body['spec']['sayThis']}", body
-    return True
+    return all(found)
 
 
 def test_wait_does_not_return_for_edits_in_any_state_of_the_operator(
@@ -118,6 +119,8 @@ def test_wait_does_not_return_for_edits_in_any_state_of_the_operator(
     """
     role = project / ROLE
     role.write_text(FAIL + role.read_text())
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write("  kstatus: true\n")
     chance = random.Random(pytestconfig.getoption("--edits-seed"))
     names = [f"r{number}" for number in range(6)]
     kubectl.apply(*(echo(name, sayThis="0") for name in names))

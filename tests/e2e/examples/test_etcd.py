@@ -412,6 +412,7 @@ def secrets_of(folder: Path, namespace: str) -> list[Json]:
     ]
 
 
+@pytest.mark.slow
 def test_members_use_tls_and_volumes(world: World, kubectl: Kubectl, tmp_path: Path) -> None:
     """Members and clients need certificates, and a member with a volume outlives its Pod."""
     folder = tmp_path / "pki"

@@ -13,7 +13,7 @@ from tests.support.author_shell import author_shell
 from tests.support.doc_commands import steps
 from tests.support.kubectl import Kubectl
 
-SHORT = ("eru", "scheduler", "webapp")
+SHORT = ("eru",)
 """Examples whose pages `make test` follows; `make slow` follows all."""
 
 
