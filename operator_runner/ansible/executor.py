@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -29,6 +30,12 @@ from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, Ru
 from operator_runner.core.settings import AnsibleSettings, ExecutorName, ServerStart
 
 _log = structlog.get_logger(__name__)
+_HEADER = re.compile(
+    r"(?:\x1b\[[\d;]*m)?(?:ansible-playbook \[core |Using .* as config file|No config file found;"
+    r"|Skipping callback '|  (?:config file|configured module search path|executable location"
+    r"|ansible (?:python module|collection) location|\w+ version|libyaml) = )"
+)
+"""What ansible-playbook prints at -vv before it reads the playbook: the same in each run."""
 
 
 class LaunchedRun(Protocol):
@@ -290,6 +297,8 @@ async def _consume(
         out = stack.enter_context(artifacts.open_new("stdout"))
         censor = Censor()
         async for uncensored in run.events():
+            if _is_header(uncensored):
+                continue
             raw = censor(uncensored)
             log.write(json.dumps(raw) + "\n")
             if raw.get("stdout"):
@@ -302,6 +311,11 @@ async def _consume(
             )
             builder.add(event)
             on_event(event)
+
+
+def _is_header(event: Mapping[str, Any]) -> bool:
+    """Return whether it is one of the lines that begin each run of ansible-playbook at -vv."""
+    return event.get("event") == "verbose" and _HEADER.match(event.get("stdout") or "") is not None
 
 
 def _aborted(builder: OutcomeBuilder, error: Exception) -> RunOutcome:
