@@ -59,6 +59,24 @@ async def test_changes_are_seen_as_they_happen(
         assert await _take(events, 3) == expected
 
 
+async def test_a_watch_that_nobody_needs_any_more_is_not_interrupted(
+    api: Api, discovery: Discovery, kubectl: Kubectl
+) -> None:
+    """Its end is reported as final, so that the operator stays ready."""
+    begun, ends = asyncio.Event(), []
+    api.connection.on_watch(lambda _: begun.set(), lambda *end: ends.append(end))
+    resource = await discovery.resource(GVK("", "v1", "ConfigMap"))
+    following = asyncio.create_task(
+        _take(watch_metadata(api, resource, kubectl.namespace), 1_000_000)
+    )
+    async with asyncio.timeout(180):
+        await begun.wait()
+    following.cancel()
+    await asyncio.wait([following])
+    path = f"{resource.path(kubectl.namespace)} (metadata)"
+    assert ends[-1] == (path, False)
+
+
 async def test_health_is_kept_of_a_whole_object(
     api: Api, discovery: Discovery, kubectl: Kubectl
 ) -> None:
