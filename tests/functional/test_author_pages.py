@@ -54,6 +54,7 @@ def pages_shell(control_plane_cluster: Cluster, tmp_path: Path) -> Iterator[Sess
             shell.run("kubectl delete --filename=crd.yaml")
 
 
+@pytest.mark.slow
 def test_the_commands_for_running_operators_work(pages_shell: Session) -> None:
     """Each command of these pages works as described, and prints the output below it."""
     docs = REPOSITORY / "docs"

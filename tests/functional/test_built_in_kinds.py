@@ -172,6 +172,7 @@ def test_a_cluster_scoped_kind_without_spec_has_variables_and_conditions(
     kubectl("delete", "crd", kind)
 
 
+@pytest.mark.slow
 def test_get_lists_the_watched_resources_of_an_operator_that_answers(
     cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path, tmp_path: Path
 ) -> None:

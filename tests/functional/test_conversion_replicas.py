@@ -119,6 +119,7 @@ def registered_authorities(kubectl: Kubectl) -> str:
     return base64.b64decode(bundle).decode()
 
 
+@pytest.mark.slow
 def test_the_waiting_replica_serves_as_the_leader_does(
     replica: MakeReplica, kubectl: Kubectl
 ) -> None:

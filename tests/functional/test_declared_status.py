@@ -237,6 +237,7 @@ REPORTED = """
 """
 
 
+@pytest.mark.slow
 def test_a_condition_that_a_task_wrote_is_seen_at_the_end_of_its_run(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:

@@ -214,6 +214,7 @@ def test_a_failed_deselection_is_retried_unless_something_newer_counts(
     assert len(operator.lines("Deselected")) == 1
 
 
+@pytest.mark.slow
 def test_config_maps_and_deployments_are_deselected_too(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
 from tests.functional.test_past_runs import wait_until_idle
 from tests.support.kubectl import Json, Kubectl
@@ -69,6 +71,7 @@ def test_a_changed_object_is_reported_until_the_resource_is_edited(
     )
 
 
+@pytest.mark.slow
 def test_ignored_drift_is_neither_reported_nor_corrected(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
@@ -90,6 +93,7 @@ def test_ignored_drift_is_neither_reported_nor_corrected(
     wait_for_text(kubectl, operator, "hello 2")
 
 
+@pytest.mark.slow
 def test_a_new_role_is_drift_and_the_annotation_overrides_the_watch(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
@@ -119,6 +123,7 @@ def test_a_new_role_is_drift_and_the_annotation_overrides_the_watch(
     wait_for_text(kubectl, operator, "goodbye 2")
 
 
+@pytest.mark.slow
 def test_without_conditions_an_operator_that_answers_has_the_drift(
     cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:

@@ -364,6 +364,7 @@ def test_kinds_of_one_name_are_shown_with_their_groups(cli: RunnerCli, kubectl: 
         kubectl("delete", "crd", *names)
 
 
+@pytest.mark.slow
 def test_a_kind_of_two_groups_is_the_same_one_in_all_commands(
     cli: RunnerCli, kubectl: Kubectl, project: Path, tmp_path: Path
 ) -> None:

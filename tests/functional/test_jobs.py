@@ -120,6 +120,7 @@ def _take_over(
 
 
 @pytest.mark.usefixtures("pods")
+@pytest.mark.slow
 async def test_the_derived_permissions_suffice_for_jobs_shards_and_requests(
     kubectl: Kubectl, project: Path, tmp_path: Path
 ) -> None:
@@ -212,6 +213,7 @@ NAMES = [f"echo-{number}" for number in range(4)]
 
 
 @pytest.mark.usefixtures("pods")
+@pytest.mark.slow
 async def test_jobs_of_shards_follow_their_resource_to_its_next_owner(
     kubectl: Kubectl, project: Path, tmp_path: Path, make_operator: Callable[[str], Operator]
 ) -> None:

@@ -147,7 +147,9 @@ def test_why_takes_the_spellings_of_kubectl(
         assert problem in done.stderr
 
 
-@pytest.mark.parametrize(("native", "type_"), [("true", "int"), ("false", "str")])
+@pytest.mark.parametrize(
+    ("native", "type_"), [pytest.param("true", "int", marks=pytest.mark.slow), ("false", "str")]
+)
 def test_a_failed_run_can_be_repeated_by_hand(
     kubectl: Kubectl, operator: Operator, native: str, type_: str
 ) -> None:
@@ -265,6 +267,7 @@ def opponent(kubectl: Kubectl) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_two_writers_that_revert_each_other_are_throttled(
     kubectl: Kubectl, operator: Operator, control_plane: Path
 ) -> None:

@@ -152,7 +152,7 @@ def test_watches_without_an_installed_kind_are_reported_with_the_reasons(
     assert reason in missing.stderr
 
 
-@pytest.mark.parametrize("policy", ["warn", "ignore"])
+@pytest.mark.parametrize("policy", ["warn", pytest.param("ignore", marks=pytest.mark.slow)])
 def test_the_role_writes_with_every_policy_of_drift(
     kubectl: Kubectl, control_plane: Path, project: Path, policy: str
 ) -> None:

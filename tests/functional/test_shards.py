@@ -168,6 +168,7 @@ def runners(audit_log: AuditLog, name: str) -> list[str]:
     return [each for number, each in enumerate(accounts) if accounts[number - 1 : number] != [each]]
 
 
+@pytest.mark.slow
 def test_replicas_share_the_resources(
     audited_cluster: Cluster,
     replicas: dict[str, Operator],

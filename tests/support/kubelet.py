@@ -88,9 +88,10 @@ class Kubelet:
         await self._set_status(name, {"phase": "Failed", "reason": "Evicted", "message": message})
 
     async def _register(self) -> None:
+        # Without its Node, Pods are deleted after 40 s as orphans.
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}}
-        with contextlib.suppress(ApiError):  # it exists
-            await self.api.request("POST", "/api/v1/nodes", body=node)
+        with contextlib.suppress(Conflict):  # it exists
+            await self._request("POST", "/api/v1/nodes", body=node)
 
     async def _sync(self) -> None:
         path = f"/api/v1/namespaces/{self.namespace}/pods"
