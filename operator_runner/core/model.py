@@ -32,7 +32,7 @@ TYPE_TAG_PREFIX = "__ansible_"
 """
 
 
-_BUILT_IN_GROUPS = frozenset(
+BUILT_IN_GROUPS = frozenset(
     f"{name}.k8s.io"
     for name in (
         "admissionregistration",
@@ -83,7 +83,7 @@ class GVK:
     @property
     def is_built_in(self) -> bool:
         """Whether the kind is one of Kubernetes itself, not of a CRD or an aggregated API."""
-        return "." not in self.group or self.group in _BUILT_IN_GROUPS
+        return "." not in self.group or self.group in BUILT_IN_GROUPS
 
     @classmethod
     def of(cls, api_version: str, kind: str) -> GVK:

@@ -1,4 +1,4 @@
-"""The commands `init` and `create api`: parse flags, write files, print their paths.
+"""The commands `init`, `create api` and `create field`: parse flags, write files, print paths.
 
 All planned files are written or none, and never over a file that is not in the plan.
 """
@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import GVK, ReservedNames
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.tools.scaffold import project_file
-from operator_runner.tools.scaffold.fields import mark_keywords, parse_fields
+from operator_runner.tools.scaffold.field_plan import find_kind, paths_of, plan_fields
+from operator_runner.tools.scaffold.fields import Field, check_keywords, parse_fields
 from operator_runner.tools.scaffold.plan import EDITED, ApiPlan, plan_api, plan_init
+from operator_runner.tools.scaffold.project_file import ApiNames
 
 
 def read(root: Path, paths: Iterable[str]) -> dict[str, str]:
@@ -77,9 +80,10 @@ _KIND_FLAGS: tuple[Callable[..., Any], ...] = (
         "--field",
         "fields",
         multiple=True,
-        metavar="NAME:TYPE[!][=DEFAULT]",
-        help="Field of the spec, such as size:integer=3, image:string or owner:string! (required)."
-        " Types: string, integer, number, boolean, object, array:TYPE. May be repeated.",
+        metavar="NAME:TYPE[!][=DEFAULT][,WORD=VALUE]...",
+        help="Field of the spec, such as size:integer=3,minimum=1, owner:string! (required),"
+        " tls.secretName:string or ports[].port:integer. Types: string, integer, number, boolean,"
+        " object, array:TYPE. Words: enum, minimum, maximum, pattern, example. May be repeated.",
     ),
     click.option(
         "--generate-role",
@@ -133,7 +137,7 @@ def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> No
 
 @click.group()
 def create() -> None:
-    """Add a kind to an operator project."""
+    """Add a kind, or fields of a kind, to an operator project."""
 
 
 @create.command()
@@ -148,27 +152,58 @@ def api(**kind: Any) -> None:
         click.echo("\nNext: make install run")
 
 
+@create.command()
+@click.argument("kind")
+@click.argument("fields", nargs=-1, required=True, metavar="NAME:TYPE[!][=DEFAULT][,WORD=VALUE]...")
+@click.option("--group", default="", help="Group before the domain, if two have the kind.")
+@click.option("--version", default="", help="Version, if the project has several of the kind.")
+def field(kind: str, fields: tuple[str, ...], group: str, version: str) -> None:
+    """Add fields to the CRD, the sample and the argument spec of a kind.
+
+    Comments and order of the files are kept. Fields are written as for `create api --field`.
+    """
+    with _errors():
+        root = Path.cwd()
+        project = read(root, [project_file.PATH]).get(project_file.PATH)
+        if project is None:
+            raise ConfigError(f"{project_file.PATH}: no such file; change to the project")
+        api = find_kind(project, kind, group, version)
+        paths = paths_of(project, api)
+        present = read(root, [project_file.PATH, *astuple(paths)])
+        checked = _checked(fields, api, has_role=paths.tasks in present)
+        plan = plan_fields(present, paths, api, checked)
+        _print_paths(write(root, plan.files, present))
+        if plan.by_hand:
+            raise ConfigError(*plan.by_hand)
+        click.echo("\nNext: make install" if plan.files else f"{kind} has these fields already")
+
+
 def _api_plan(kind: dict[str, Any]) -> ApiPlan:
     api = project_file.api(kind["group"], kind["version"], kind["kind"], kind["plural"])
-    fields = parse_fields(kind["fields"])
     has_role = kind["generate_role"] or not kind["generate_playbook"]
-    if fields:
-        gvk = GVK(api.group, api.version, api.kind)
-        fields = mark_keywords(fields, gvk, _reserved_names(), declared=has_role)
     return ApiPlan(
         api,
-        fields,
+        _checked(kind["fields"], api, has_role=has_role),
         role=has_role,
         playbook=kind["generate_playbook"],
         crd_version=kind["crd_version"],
     )
 
 
+def _checked(texts: Iterable[str], api: ApiNames, *, has_role: bool) -> tuple[Field, ...]:
+    """Return the fields. Raises ConfigError for what is wrong, and for names that no role gets."""
+    fields = parse_fields(texts)
+    if fields:
+        names = _reserved_names()
+        check_keywords(fields, GVK(api.group, api.version, api.kind), names, declared=has_role)
+    return fields
+
+
 def _reserved_names() -> ReservedNames:
     try:
         return asyncio.run(ReservedNamesLoader(AnsibleSettings(), ()).get())
     except RunError as error:
-        raise ConfigError(f"--field: {error}") from error
+        raise ConfigError(f"names of fields: {error}") from error
 
 
 def _print_paths(paths: list[str]) -> None:

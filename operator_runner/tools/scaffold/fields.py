@@ -1,7 +1,7 @@
-"""Fields of a spec, as `create api --field NAME:TYPE[!][=DEFAULT]` names them. Pure.
+"""Fields of a spec, as `create api` and `create field` read them. Pure.
 
-One list of fields gives the schema of the CRD, the argument spec and defaults of the role, the
-sample and the tables of the documentation. Types are those of OpenAPI.
+A field is `NAME:TYPE[!][=DEFAULT][,WORD=VALUE]...`. One list of fields gives the schema of the CRD,
+the argument spec of the role and the sample. Types and words are those of OpenAPI.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,22 @@ from operator_runner.reconcile.reserved_fields import ReservationReason, reserve
 from operator_runner.reconcile.snake_case import to_snake
 
 _NAME = re.compile(r"[a-z][A-Za-z0-9]{0,62}")
-_MARKS = re.compile(r"(?P<type>[^!=]*)(?P<required>!?)(=(?P<default>.*))?", re.DOTALL)
+_LIST = "[]"
+"""The end of a list's name, before the dot of a field of its items."""
+_MARKS = re.compile(r"(?P<type>[^!=,]*)(?P<required>!?)(=(?P<default>.*))?", re.DOTALL)
+_NUMBERS = frozenset({"integer", "number"})
+_WORDS = {
+    "enum": _NUMBERS | {"string"},
+    "minimum": _NUMBERS,
+    "maximum": _NUMBERS,
+    "pattern": frozenset({"string"}),
+    "example": frozenset({"string"}),
+}
+"""Words after a comma, and the types of values, or of the items of an array, that have them."""
+_WORD = re.compile(rf",(?=(?:{'|'.join(_WORDS)})=)")
+_MISSPELT_WORD = re.compile(r",([A-Za-z]+)=")
+_NOT_RE2 = re.compile(r"\(\?(<?[=!]|>|P=)|\\[1-9]")
+"""What patterns of Python have and those of the API server (RE2) have not."""
 _ARRAY = "array"
 _ANSIBLE_TYPES = {
     "string": "str",
@@ -57,6 +72,8 @@ _EXAMPLES: dict[str, Any] = {
     "boolean": True,
     "object": {},
 }
+_TEXTS = ("example", "example.com", "1", "1Gi", "1.0.0", "https://example.com", "EXAMPLE")
+"""Samples of texts; the first that matches the pattern of a field is taken."""
 _INT64 = range(-(2**63), 2**63)
 """Range of an integer in the API server."""
 
@@ -65,7 +82,8 @@ _INT64 = range(-(2**63), 2**63)
 class Field:
     """A field of a spec: `items` is the type of an array's items, `default` None without a default.
 
-    `is_keyword` is whether playbooks have a keyword of the variable's name.
+    `limits` are words of OpenAPI for the value, `fields` the fields of an object; of an array both
+    are of each item.
     """
 
     name: str
@@ -73,7 +91,9 @@ class Field:
     items: str = ""
     required: bool = False
     default: Any = None
-    is_keyword: bool = False
+    limits: Json = field(default_factory=dict)
+    fields: tuple[Field, ...] = ()
+    sample: str | None = None
 
     @property
     def variable(self) -> str:
@@ -86,23 +106,19 @@ class Field:
         return self.type not in {_ARRAY, "object"}
 
     @property
-    def type_text(self) -> str:
-        """The type for readers: `array of string`."""
-        return f"{self.type} of {self.items}" if self.items else self.type
-
-    @property
     def example(self) -> Any:
         """The value in the sample: the default, or one of the type."""
         if self.default is not None:
             return self.default
-        return [_EXAMPLES[self.items]] if self.items else _EXAMPLES[self.type]
+        return [self._one_example] if self.items else self._one_example
 
     @property
     def schema(self) -> Json:
         """The OpenAPI schema."""
-        schema = _schema_of(self.type)
-        if self.items:
-            schema["items"] = _schema_of(self.items)
+        one = _schema_of(self.items or self.type) | self.limits
+        if self.fields:
+            one = object_schema(self.fields, is_item=bool(self.items))
+        schema = {"type": self.type, "items": one} if self.items else one
         return schema | self._default
 
     @property
@@ -113,69 +129,149 @@ class Field:
             option["elements"] = _ANSIBLE_TYPES[self.items]
         if self.required:
             option["required"] = True
-        return option | self._default
-
-    @property
-    def default_text(self) -> str:
-        """The default as JSON, empty without a default."""
-        return "" if self.default is None else json.dumps(self.default, ensure_ascii=False)
+        if "enum" in self.limits:
+            option["choices"] = self.limits["enum"]
+        option |= self._default
+        return option | ({"options": arguments(self.fields)} if self.fields else {})
 
     @property
     def _default(self) -> Json:
         return {} if self.default is None else {"default": self.default}
 
+    @property
+    def _one_example(self) -> Any:
+        """The value in the sample, of an array that of an item."""
+        if self.fields:
+            return examples(self.fields)
+        if "enum" in self.limits:
+            return self.limits["enum"][0]
+        if self.sample is not None:
+            return self.sample
+        kind = self.items or self.type
+        example = _EXAMPLES[kind]
+        if kind == "string":
+            return next((text for text in _TEXTS if not _excess(text, self.limits)), None)
+        if kind in _NUMBERS:
+            example = max(example, self.limits.get("minimum", example))
+            example = min(example, self.limits.get("maximum", example))
+        return example
+
+
+def examples(fields: Iterable[Field]) -> Json:
+    """Return the fields of a sample."""
+    return {each.name: each.example for each in fields}
+
+
+def arguments(fields: Iterable[Field]) -> Json:
+    """Return the options of an argument spec."""
+    return {each.variable: each.argument for each in fields}
+
 
 def parse_fields(texts: Iterable[str]) -> tuple[Field, ...]:
     """Return the fields of `--field` flags. Raises ConfigError with all that is wrong."""
-    fields: list[Field] = []
+    fields: tuple[Field, ...] = ()
+    declared: set[str] = set()
     problems: list[str] = []
     for text in texts:
         try:
-            field = _parse(text)
-            _check_unique(field, fields)
-            fields.append(field)
+            path, parsed = _parse(text)
+            _check_new(path, declared)
+            fields = _with(fields, path, parsed)
         except ConfigError as error:
-            problems += [f"--field {text}: {problem}" for problem in error.problems]
+            problems += [f"field {text}: {problem}" for problem in error.problems]
     if problems:
         raise ConfigError(*problems)
-    return tuple(fields)
+    return fields
 
 
-def mark_keywords(
+def _check_new(path: Sequence[str], declared: set[str]) -> None:
+    name = ".".join(path)
+    if name in declared:
+        raise ConfigError("duplicate field; remove one of them")
+    declared.add(name)
+
+
+def _with(fields: tuple[Field, ...], path: Sequence[str], leaf: Field) -> tuple[Field, ...]:
+    """Return the fields with one more at a path, and with the objects and arrays on the way."""
+    name, *rest = path
+    is_list = name.endswith(_LIST)
+    name = name.removesuffix(_LIST)
+    at = next((at for at, each in enumerate(fields) if each.name == name), len(fields))
+    known = fields[at] if at < len(fields) else None
+    if known is None:
+        check_variable(name, [each.name for each in fields])
+    if not rest:
+        new = leaf if known is None else replace(leaf, fields=known.fields)
+        _check_parent(new, (known or leaf).type == _ARRAY)
+        return (*fields[:at], new, *fields[at + 1 :])
+    parent = known or Field(name, _ARRAY if is_list else "object", "object" if is_list else "")
+    parent = replace(parent, fields=_with(parent.fields, rest, leaf))
+    _check_parent(parent, is_list)
+    return (*fields[:at], parent, *fields[at + 1 :])
+
+
+def _check_parent(parent: Field, is_list: bool) -> None:
+    """Refuse fields of a value that is neither an object nor, with `is_list`, a list of them."""
+    if not parent.fields:
+        return
+    found = f"{parent.type}:{parent.items}".rstrip(":")
+    if found != (f"{_ARRAY}:object" if is_list else "object"):
+        raise ConfigError(
+            f"{parent.name} is of type {found}; fields of an object are {parent.name}.NAME, those"
+            f" of the items of an {_ARRAY}:object {parent.name}{_LIST}.NAME; correct name or type"
+        )
+    if parent.default is not None:
+        raise ConfigError(
+            f"{parent.name} has fields, so it cannot have a default; give its fields defaults"
+        )
+
+
+def check_keywords(
     fields: Sequence[Field], gvk: GVK, names: ReservedNames, *, declared: bool
-) -> tuple[Field, ...]:
-    """Return the fields with `is_keyword` set. Raises ConfigError for those that no role gets.
+) -> None:
+    """Refuse fields that no role gets. Raises ConfigError.
 
     Keywords of playbooks are passed to a role that declares them, which is what `declared` means.
     """
     spec = {field.name: None for field in fields}
     watch = Watch(gvk, RunContent(role=Path(gvk.kind.lower())))
-    reserved = reserved_fields({"spec": spec}, watch, names)
     problems = [
-        f"--field {found.name}: the operator would not pass the variable {found.variable}:"
+        f"field {found.name}: the operator would not pass the variable {found.variable}:"
         f" {found.use.value}; choose another name, such as"
         f" {gvk.kind[0].lower()}{gvk.kind[1:]}{found.name[0].upper()}{found.name[1:]}"
-        for found in reserved
+        for found in reserved_fields({"spec": spec}, watch, names)
         if not (declared and found.use is ReservationReason.KEYWORD)
     ]
     if problems:
         raise ConfigError(*problems)
-    keywords = {found.name for found in reserved}
-    return tuple(replace(field, is_keyword=field.name in keywords) for field in fields)
 
 
 def spec_schema(fields: Sequence[Field], description: str) -> Json:
     """Return the schema of a spec. Without fields it accepts any."""
-    schema: Json = {"description": description, "type": "object"}
-    if not fields:
-        return schema | {"x-kubernetes-preserve-unknown-fields": True}
-    required = [field.name for field in fields if field.required]
-    if required:
-        schema["required"] = required
-    elif any(field.default is not None for field in fields):
-        # The API server sets defaults only in objects that exist.
-        schema["default"] = {}
-    return schema | {"properties": {field.name: field.schema for field in fields}}
+    schema = object_schema(fields) if fields else _schema_of("object")
+    return {"description": description} | schema
+
+
+def object_schema(fields: Sequence[Field], *, is_item: bool = False) -> Json:
+    """Return the schema of an object with fields; `is_item`: of an item of an array."""
+    return with_presence({"type": "object"}, fields, is_item=is_item) | {
+        "properties": {each.name: each.schema for each in fields}
+    }
+
+
+def with_presence(schema: Json, fields: Sequence[Field], *, is_item: bool) -> Json:
+    """Return the schema of an object with the required ones of more fields, or a default.
+
+    The API server sets defaults only in objects that exist.
+    """
+    required = [each.name for each in fields if each.required]
+    if required := list(dict.fromkeys([*schema.get("required", ()), *required])):
+        return {key: each for key, each in schema.items() if (key, each) != ("default", {})} | {
+            "required": required
+        }
+    if is_item or "default" in schema or not any("default" in each.schema for each in fields):
+        return schema
+    return schema | {"default": {}}
 
 
 def columns(fields: Sequence[Field]) -> list[Json]:
@@ -196,29 +292,107 @@ def _schema_of(type_name: str) -> Json:
     return {"type": type_name} | free
 
 
-def _parse(text: str) -> Field:
+def _parse(text: str) -> tuple[list[str], Field]:
+    """Return the path of a field and the field itself."""
     name, colon, rest = text.partition(":")
     if not colon:
         raise ConfigError(f"the type is missing; write {name.partition('=')[0]}:string")
-    if not _NAME.fullmatch(name):
+    path = name.split(".")
+    _check_path(path)
+    head, *words = _WORD.split(rest)
+    _check_words((head, *(each for each in words if not each.startswith("pattern="))))
+    marks = _MARKS.fullmatch(head)
+    if marks is None:
         raise ConfigError(
-            f"invalid name {name!r}: expected camelCase, letters and digits only;"
-            f" write {_camel_case(name)}"
+            f"expected NAME:TYPE[!][=DEFAULT][,WORD=VALUE], with the words {', '.join(_WORDS)};"
+            f" write {name}:string"
         )
-    found = _MARKS.fullmatch(rest)
-    if found is None:
-        raise ConfigError(f"expected NAME:TYPE[!][=DEFAULT]; write {name}:string")
-    type_name, _, items = found["type"].partition(":")
+    type_name, _, items = marks["type"].partition(":")
     _check_type(name, type_name, items)
-    field = Field(name, type_name, items, required=bool(found["required"]))
-    if found["default"] is None:
-        return field
-    if field.required:
+    parsed = Field(path[-1], type_name, items, required=bool(marks["required"]))
+    parsed = _limited(parsed, [each.partition("=")[::2] for each in words])
+    if marks["default"] is not None:
+        parsed = replace(parsed, default=_default_of(name, parsed, marks["default"]))
+    if parsed.example in (None, [None]):
+        raise ConfigError("the sample needs a value that matches pattern; add ,example=VALUE")
+    return path, parsed
+
+
+def _check_path(path: Sequence[str]) -> None:
+    for at, part in enumerate(path):
+        word = part if at == len(path) - 1 else part.removesuffix(_LIST)
+        if word.endswith(_LIST):
+            name = ".".join(path).removesuffix(_LIST)
+            raise ConfigError(f"a list has a type of its own; write {name}:{_ARRAY}:string")
+        if not _NAME.fullmatch(word):
+            right = [*path[:at], _camel_case(word), *path[at + 1 :]]
+            raise ConfigError(
+                f"invalid name {word!r}: expected camelCase, letters and digits only;"
+                f" write {'.'.join(right)}"
+            )
+
+
+def _check_words(parts: Iterable[str]) -> None:
+    for found in (word for part in parts for word in _MISSPELT_WORD.findall(part)):
+        if near := difflib.get_close_matches(found.lower(), _WORDS, 1, 0.7):
+            raise ConfigError(f"unknown word {found!r}; write {near[0]}")
+
+
+def _limited(parsed: Field, words: Sequence[tuple[str, str]]) -> Field:
+    """Return a field with its words. Raises ConfigError if they exclude each other."""
+    limits: Json = {}
+    kind = parsed.items or parsed.type
+    for word, text in words:
+        if word in limits:
+            raise ConfigError(f"{word} is given twice; remove one of them")
+        if kind not in _WORDS[word]:
+            fitting = ", ".join(each for each, kinds in _WORDS.items() if kind in kinds)
+            raise ConfigError(
+                f"{word} does not fit {kind}; remove it"
+                + (f", or use one of {fitting}" if fitting else "")
+            )
+        texts = text.split(",") if word == "enum" else [text]
+        values = [_value_of(kind, each) for each in texts]
+        for value, each in zip(values, texts, strict=True):
+            if not each or not _is_of(value, kind, ""):
+                example = json.dumps(_EXAMPLES[kind]).strip('"')
+                raise ConfigError(
+                    f"invalid {word} {each!r}: expected {kind}; write {word}={example}"
+                )
+        limits[word] = list(dict.fromkeys(values)) if word == "enum" else values[0]
+    if "pattern" in limits:
+        _check_pattern(limits["pattern"])
+    if limits.get("minimum", -math.inf) > limits.get("maximum", math.inf):
+        raise ConfigError("minimum is above maximum; exchange them")
+    sample = limits.pop("example", None)
+    for each in (*limits.get("enum", ()), *([] if sample is None else [sample])):
+        if excess := _excess(each, limits):
+            raise ConfigError(f"invalid value {each!r}: {excess}; change one of them")
+    return replace(parsed, limits=limits, sample=sample)
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"invalid pattern {pattern!r}: {error}; correct it") from None
+    if found := _NOT_RE2.search(pattern):
         raise ConfigError(
-            "a required field (!) cannot have a default; remove one of them:"
-            f" {name}:{found['type']}={found['default']}"
+            f"invalid pattern {pattern!r}: the API server does not support {found[0]}; use RE2"
         )
-    return replace(field, default=_default_of(field, found["default"]))
+
+
+def _excess(value: Any, limits: Json) -> str:
+    """Return why a value is outside its limits, empty if it is not."""
+    if "enum" in limits and value not in limits["enum"]:
+        return f"not in enum {', '.join(map(str, limits['enum']))}"
+    if "minimum" in limits and value < limits["minimum"]:
+        return f"below minimum {limits['minimum']}"
+    if "maximum" in limits and value > limits["maximum"]:
+        return f"above maximum {limits['maximum']}"
+    if "pattern" in limits and not re.search(limits["pattern"], value):
+        return f"does not match pattern {limits['pattern']}"
+    return ""
 
 
 def _check_type(name: str, type_name: str, items: str) -> None:
@@ -249,24 +423,37 @@ def _nearest(word: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word.lower(), [*known], 1)), "string")
 
 
-def _default_of(field: Field, text: str) -> Any:
-    """Return a default as its type; text is taken as it is, the rest is YAML."""
-    if field.type == "string":
+def _default_of(name: str, parsed: Field, text: str) -> Any:
+    """Return a default as its type."""
+    value = _value_of(parsed.type, text)
+    type_name = f"{parsed.type}:{parsed.items}".rstrip(":")
+    if parsed.required:
+        raise ConfigError(
+            "a required field (!) cannot have a default; remove one of them:"
+            f" {name}:{type_name}={text}"
+        )
+    if not _is_of(value, parsed.type, parsed.items):
+        quote = "" if parsed.is_scalar else "'"
+        raise ConfigError(
+            f"invalid default {text!r}: expected {type_name.replace(':', ' of ')}; write"
+            f" {quote}{name}:{type_name}={json.dumps(parsed.example)}{quote}"
+        )
+    for each in value if parsed.items else (value,):
+        if excess := _excess(each, parsed.limits):
+            raise ConfigError(f"invalid default {text!r}: {excess}; change one of them")
+    return value
+
+
+def _value_of(type_name: str, text: str) -> Any:
+    """Return text as a type, None if it is invalid: strings are taken as they are, others YAML."""
+    if type_name == "string":
         return text
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
-        value = None
-    if field.type == "number" and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not _is_of(value, field.type, field.items):
-        example = json.dumps(field.example)
-        quote = "" if field.is_scalar else "'"
-        raise ConfigError(
-            f"invalid default {text!r}: expected {field.type_text}; write"
-            f" {quote}{field.name}:{field.type}{':' if field.items else ''}{field.items}"
-            f"={example}{quote}"
-        )
+        return None
+    if type_name == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
     return value
 
 
@@ -299,13 +486,12 @@ def _is_json(value: Any) -> bool:
             return value is None or isinstance(value, (str, int))
 
 
-def _check_unique(field: Field, others: Iterable[Field]) -> None:
+def check_variable(name: str, others: Iterable[str]) -> None:
+    """Refuse a name whose variable is that of another field."""
     for other in others:
-        if other.name == field.name:
-            raise ConfigError("duplicate field; remove one of them")
-        if other.variable == field.variable:
+        if other != name and to_snake(other) == to_snake(name):
             raise ConfigError(
-                f"variable {field.variable} is also that of field {other.name}; rename one of them"
+                f"variable {to_snake(name)} is also that of field {other}; rename one of them"
             )
 
 

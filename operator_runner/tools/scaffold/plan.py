@@ -20,7 +20,7 @@ import jinja2
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import project_file
-from operator_runner.tools.scaffold.fields import Field, columns, spec_schema
+from operator_runner.tools.scaffold.fields import Field, arguments, columns, examples, spec_schema
 from operator_runner.tools.scaffold.project_file import ApiNames, Project, pluralize
 from operator_runner.tools.yaml_io import dump_in_order, dump_variables
 
@@ -105,15 +105,9 @@ def _yaml(dump: Callable[[Any], str], value: Any, indent: int = 0) -> str:
     return textwrap.indent(dump(value).removesuffix("\n"), " " * indent)
 
 
-def _cell(text: str) -> str:
-    """Return text as code in a table of Markdown, nothing for no text."""
-    return f"`{text.replace('|', chr(92) + '|')}`" if text else ""
-
-
 _JINJA.filters |= {
     "yaml": partial(_yaml, dump_in_order),
     "variables": partial(_yaml, dump_variables),
-    "cell": _cell,
 }
 
 
@@ -183,7 +177,7 @@ def plan_api(present: Mapping[str, str], api_plan: ApiPlan) -> dict[str, str]:
     _refuse_what_is_there(project, project_file.kinds(text), api)
     if not api.full_group(project.domain):
         raise ConfigError("--group: PROJECT has no domain, so the kind needs one: --group=cache")
-    values = _values(project, project_file.kinds(text), api_plan)
+    values = values_of(project, project_file.kinds(text), api_plan)
     files = tree("api", values)
     if api_plan.role:
         files |= tree("role", values)
@@ -219,7 +213,7 @@ def _refuse_what_is_there(project: Project, kinds: tuple[ApiNames, ...], api: Ap
         )
 
 
-def _values(project: Project, kinds: tuple[ApiNames, ...], api_plan: ApiPlan) -> dict[str, Any]:
+def values_of(project: Project, kinds: tuple[ApiNames, ...], api_plan: ApiPlan) -> dict[str, Any]:
     """Return the variables of the templates of a kind."""
     api = api_plan.api
     namesake = any(known.kind == api.kind for known in kinds)
@@ -248,20 +242,13 @@ def _values(project: Project, kinds: tuple[ApiNames, ...], api_plan: ApiPlan) ->
 
 def _values_of_fields(api: ApiNames, fields: tuple[Field, ...]) -> dict[str, Any]:
     """Return the variables of the templates of a kind that describe its fields."""
-    required = [field.name for field in fields if field.required]
     return {
         "fields": fields,
         "columns": columns(fields),
         "spec_schema": spec_schema(fields, f"Desired state of the {api.kind}"),
-        "spec_required": bool(required),
-        "sample_spec": {field.name: field.example for field in fields},
-        "options": {field.variable: field.argument for field in fields},
-        # ansible-lint rejects keywords in files of variables; the CRD has the default.
-        "defaults": {
-            field.variable: field.default
-            for field in fields
-            if field.default is not None and not field.is_keyword
-        },
+        "spec_required": any(field.required for field in fields),
+        "sample_spec": examples(fields),
+        "options": arguments(fields),
     }
 
 

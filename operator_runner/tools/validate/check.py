@@ -20,7 +20,12 @@ from operator_runner.tools import yaml_io
 from operator_runner.tools.validate import conditions, expressions, project
 from operator_runner.tools.validate.expressions import Uses
 from operator_runner.tools.validate.findings import Finding, line_in, line_of, ordered
-from operator_runner.tools.validate.kinds import incomplete, unserved
+from operator_runner.tools.validate.kinds import (
+    incomplete,
+    known_groups,
+    misspelt_groups,
+    unserved,
+)
 from operator_runner.tools.validate.plugins import Problem, location, start
 from operator_runner.tools.validate.plugins import unknown_parameters as unknown
 from operator_runner.tools.validate.requirements import (
@@ -71,7 +76,8 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
         *outdated(folder),
     ]
     are_native = all(watch.native_types for watch in watches)
-    return ordered([*of_project, *_Checker(sources, are_native).findings()])
+    groups = known_groups(watches, objects)
+    return ordered([*of_project, *_Checker(sources, are_native, groups).findings()])
 
 
 def _of_kinds(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Iterator[Finding]:
@@ -111,9 +117,10 @@ def _objects(folder: Path) -> list[Any]:
 class _Checker:
     """Compares what files use with what all of them define, and with what is installed."""
 
-    def __init__(self, sources: Sources, are_native: bool) -> None:
-        """`are_native`: all watches have `nativeTypes`."""
+    def __init__(self, sources: Sources, are_native: bool, groups: frozenset[str]) -> None:
+        """`are_native`: all watches have `nativeTypes`; `groups` are those that are known."""
         self._sources = sources
+        self._groups = groups
         self._are_native = are_native
 
     def findings(self) -> list[Finding]:
@@ -135,6 +142,11 @@ class _Checker:
                 self._check_uses(path, text, each, definitions, fields)
         for path, defaults in self._sources.defaults.items():
             self._check_defaults(path, defaults)
+        for path in (*self._sources.contents, *self._sources.templates):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            self._sources.found += (
+                Finding(path, *each) for each in misspelt_groups(text, self._groups)
+            )
         for path, data in self._sources.specs.items():
             fields = self._sources.fields_of(path)
             defined = definitions.defaults
@@ -149,6 +161,7 @@ class _Checker:
         return replace(finding, message=message, is_error=False)
 
     def _definitions(self, used: list[Uses]) -> Definitions:
+        contents = self._sources.contents.values()
         variables = {path: set(content.defines) for path, content in self._sources.contents.items()}
         defaults = {name for path in self._sources.defaults for name in variables[path]}
         others = {
@@ -160,10 +173,11 @@ class _Checker:
         return Definitions(
             frozenset(defaults),
             frozenset(others),
+            frozenset(name for content in contents for name in content.declares),
             frozenset().union(
                 *(each.guarded if self._are_native else each.guarded | each.typed for each in used)
             ),
-            any(content.is_open for content in self._sources.contents.values())
+            any(content.is_open for content in contents)
             or any((role / "library").is_dir() for role in self._sources.layout.roles),
         )
 
@@ -253,7 +267,7 @@ class _Checker:
     def _deprecated_names(
         self, used: Uses, definitions: Definitions, fields: SpecFields
     ) -> Iterator[tuple[int, str, str]]:
-        defined = definitions.defaults | definitions.others | fields.others | set(fields.schemas)
+        defined = definitions.known(fields)
         contents = self._sources.contents.values()
         modules = {short_name(each.name) for content in contents for each in content.actions}
         registered = {name for content in contents for name in content.registered}

@@ -1,10 +1,12 @@
-"""Kinds of watches.yaml that no CRD of the project serves, or whose CRD drops a field. Pure."""
+"""Kinds that no CRD of the project serves, or whose CRD drops a field; misspelt groups. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from operator_runner.core.model import GVK, Json, Watch
+from operator_runner.core.model import BUILT_IN_GROUPS, GVK, Json, Watch
 from operator_runner.core.timetable import LAST_FIELD
 from operator_runner.kube.discovery import explain_missing
 from operator_runner.reconcile.status import GENERATION, GENERATION_PLACES, GENERATION_YAML
@@ -16,7 +18,8 @@ _OPEN = "x-kubernetes-preserve-unknown-fields"
 def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tuple[GVK, str]]:
     """Yield kinds that are not served, each with cause and hint.
 
-    Only groups of which the project has a CRD are checked: other CRDs may be in other projects.
+    Of groups of which the project has no CRD, only the kinds of watches that run something are
+    checked: other CRDs may be in other projects.
     """
     served = set(_served(objects))
     groups = {gvk.group for gvk in served}
@@ -24,6 +27,40 @@ def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tupl
         if gvk.group in groups and gvk not in served:
             reason = explain_missing(gvk, sorted(served))
             yield gvk, f"{gvk} is not served by the CRDs of the project: {reason}"
+    for gvk in dict.fromkeys(watch.gvk for watch in watches):
+        if gvk.group not in groups and not gvk.is_built_in:
+            hint = "add the CRD to config/crd/bases, so that names of its fields are checked"
+            yield gvk, f"{gvk} has no CRD in the project; {hint}"
+
+
+_API_VERSION = re.compile(r"""^[^#\n]*\bapi_?[vV]ersion["']?: *["']?([a-z][a-z0-9.-]*)/(v\d\w*)""")
+_GROUPS = frozenset({"apps", "autoscaling", "batch", "extensions", "policy"})
+"""Groups of Kubernetes without a dot, which groups of CRDs must have."""
+_NEAR, _ONE_LETTER_OFF = 0.75, 0.9
+"""Similarity of a group without a dot, which is certainly wrong, and of one with a dot."""
+
+
+def known_groups(watches: Sequence[Watch], objects: Iterable[Json]) -> frozenset[str]:
+    """Return the groups of Kubernetes, of the watches and of the CRDs of the project."""
+    kinds = (*_kinds(watches), *_served(objects))
+    return _GROUPS | BUILT_IN_GROUPS | {gvk.group for gvk in kinds if gvk.group}
+
+
+def misspelt_groups(text: str, known: Collection[str]) -> Iterator[tuple[int, str, bool]]:
+    """Yield line, message and whether it is an error for each `apiVersion` of a misspelt group.
+
+    A group with a dot may be that of a CRD in another project.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if (found := _API_VERSION.match(line)) is None or found[1] in known:
+            continue
+        group, version = found.groups()
+        is_plain = "." not in group
+        cutoff = _NEAR if is_plain else _ONE_LETTER_OFF
+        near = [f"{each}/" for each in difflib.get_close_matches(group, known, 1, cutoff)]
+        if near := [""] if group == "core" else near:
+            message = f"unknown group in apiVersion {group}/{version}"
+            yield number, f"{message}: did you mean {near[0]}{version}?", is_plain
 
 
 def incomplete(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tuple[GVK, str]]:

@@ -214,7 +214,7 @@ class Sources:
         if not problems:
             self.specs[path] = specs
             for spec in specs["argument_specs"].values():
-                reader.content.defines |= set(spec.get("options") or {})
+                reader.content.declares |= set(spec.get("options") or {})
 
     def _read_template(self, path: Path) -> None:
         with suppress(UnicodeDecodeError):  # an image or an archive

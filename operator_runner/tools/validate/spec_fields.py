@@ -223,17 +223,24 @@ class Definitions:
 
     defaults: frozenset[str] = frozenset()
     others: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
+    """Options of argument specs."""
     guarded: frozenset[str] = frozenset()
     """Names that the project expects to be undefined at times."""
     is_open: bool = False
     """Whether tasks define variables whose names are not literal."""
+
+    def known(self, fields: SpecFields) -> frozenset[str]:
+        """Return all names that files or fields define."""
+        found = self.defaults | self.others | self.declared
+        return found | fields.others | frozenset(fields.schemas)
 
 
 def undefined(
     uses: Uses, definitions: Definitions, fields: SpecFields
 ) -> Iterator[tuple[int, str, str]]:
     """Yield line, name and message for each variable and key that is defined nowhere."""
-    known = definitions.defaults | definitions.others | fields.others | set(fields.schemas)
+    known = definitions.known(fields)
     for use in uses.variables:
         if use.name in known or use.name in _MAGIC or use.name.startswith("ansible_"):
             continue
@@ -257,7 +264,11 @@ def _unknown_key(access: AttributeUse, definitions: Definitions, fields: SpecFie
     if owner[0] in definitions.others or key in _METHODS or not fields.is_snake_case:
         return None
     keys = fields.keys_at(tuple(owner))
-    if keys is None or key in keys or to_snake(key) not in keys:
+    if keys is None or key in keys:
+        return None
+    is_expected = owner[0] in definitions.guarded | definitions.defaults or definitions.is_open
+    if is_expected and to_snake(key) not in keys:
         return None
     name = ".".join(owner).replace(f".{ITEM}", "[]")
-    return f"'{name}' has no attribute '{key}'{key_hint(key, keys)}"
+    hint = key_hint(key, keys) or f"; the CRD has {', '.join(sorted(keys))}"
+    return f"'{name}' has no attribute '{key}'{hint}"

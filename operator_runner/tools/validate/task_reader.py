@@ -78,6 +78,8 @@ class Content:
     """Values that a later ansible-core or a run refuses, each with a message."""
     registered: set[str] = field(default_factory=set)
     defines: set[str] = field(default_factory=set)
+    declares: set[str] = field(default_factory=set)
+    """Options of an argument spec: fields of the CRD, or variables that something else sets."""
     is_open: bool = False
     """Whether it defines variables whose names are not literal."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,19 +24,34 @@ FIELDS = (
     "ports:array:integer",
     "limits:object={cpu: '1'}",
 )
+LATER = (
+    "level:string=low,enum=low,high",
+    "tls.secretName:string!,pattern=^[a-z]+$",
+    "listeners[].port:integer!,minimum=1,maximum=65535",
+    "store.class.size:number=1,minimum=0.5",
+)
 API = "cache.schema.test/v1alpha1"
 DEFAULTS = {
     "size": 3, "ratio": 0.5, "debug": False, "hosts": ["a", "b"], "limits": {"cpu": "1"},
+    "level": "low", "store": {"class": {"size": 1}},
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with two kinds, with and without required fields."""
+    """Return a project with two kinds, with and without required fields; one gets more later."""
     root = tmp_path_factory.mktemp("fields") / "cache-operator"
     init(root, "--domain=schema.test")
     create_api(root, "Checked", "--generate-role", *(f"--field={text}" for text in FIELDS))
     create_api(root, "Lenient", "--generate-role", "--field=size:integer=3")
+    done = run(root, "create", "field", "Checked", *LATER)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "config/crd/bases/cache.schema.test_checkeds.yaml",
+        "config/samples/cache_v1alpha1_checked.yaml",
+        "roles/checked/meta/argument_specs.yml",
+        *("", "Next: make install"),
+    ]
     return root
 
 
@@ -72,7 +85,7 @@ def test_the_api_server_sets_defaults(crds: Path, kubectl: Kubectl) -> None:
 
 
 def test_the_api_server_rejects_objects_against_the_schema(crds: Path, kubectl: Kubectl) -> None:
-    """Each wrong type, a missing field, and a field that does not exist."""
+    """Each wrong type, a value outside its limits, a missing and an unknown field."""
     del crds
     refused: list[tuple[Json, str]] = [
         ({}, "spec: Required value"),
@@ -86,6 +99,13 @@ def test_the_api_server_rejects_objects_against_the_schema(crds: Path, kubectl: 
         ({"spec": {"owner": "a", "ports": ["a"]}}, "spec.ports[0]: Invalid value"),
         ({"spec": {"owner": "a", "limits": []}}, "spec.limits: Invalid value"),
         ({"spec": {"owner": "a", "sise": 1}}, 'unknown field "spec.sise"'),
+        ({"spec": {"owner": "a", "level": "mid"}}, 'spec.level: Unsupported value: "mid"'),
+        ({"spec": {"owner": "a", "tls": {}}}, "spec.tls.secretName: Required value"),
+        ({"spec": {"owner": "a", "tls": {"secretName": "A1"}}}, "spec.tls.secretName: Invalid"),
+        ({"spec": {"owner": "a", "listeners": [{}]}}, "spec.listeners[0].port: Required value"),
+        ({"spec": {"owner": "a", "listeners": [{"port": 0}]}}, "greater than or equal to 1"),
+        ({"spec": {"owner": "a", "listeners": [{"port": 65536}]}}, "less than or equal to 65535"),
+        ({"spec": {"owner": "a", "store": {"class": {"size": 0.4}}}}, "store.class.size: Invalid"),
     ]
     for body, problem in refused:
         done = apply(kubectl, "Checked", **body)
@@ -101,8 +121,9 @@ def test_the_sample_is_accepted_and_its_fields_are_columns(crds: Path, kubectl: 
         lambda table: "OWNER" in table,
     )
     head, row = (line.split() for line in table.splitlines())
-    assert head == ["NAME", "OWNER", "SIZE", "IMAGE", "RATIO", "DEBUG", "READY", "FAILED", "AGE"]
-    assert row[:-1] == ["checked-sample", "example", "3", "example", "0.5", "false"]
+    columns = ["OWNER", "SIZE", "IMAGE", "RATIO", "DEBUG", "LEVEL", "READY", "FAILED"]
+    assert head == ["NAME", *columns, "AGE"]
+    assert row[:-1] == ["checked-sample", "example", "3", "example", "0.5", "false", "low"]
 
 
 def test_a_fresh_project_with_fields_passes_its_rbac_check(project: Path) -> None:
@@ -118,6 +139,10 @@ def test_invalid_fields_write_nothing(project: Path) -> None:
     assert done.returncode == 1
     assert "write size:integer" in done.stderr
     assert "write owner:string" in done.stderr
+    done = run(project, "create", "field", "Checked", "size:string", "level:string=high")
+    assert done.returncode == 1
+    assert "field size: exists with type integer; choose another name, or edit" in done.stderr
+    assert "field level: exists with default low" in done.stderr
     done = run(project, *api, "--field=ansibleHost:string")
     assert "choose another name, such as otherAnsibleHost" in done.stderr
     assert done.returncode == 1
@@ -125,7 +150,7 @@ def test_invalid_fields_write_nothing(project: Path) -> None:
 
 
 def test_defaults_that_look_like_templates_are_texts(tmp_path: Path) -> None:
-    """`validate` accepts them, and the role has them as they are."""
+    """`validate` accepts them, the CRD has them as they are, and the argument spec marks them."""
     root = tmp_path / "alerts"
     init(root, "--domain=schema.test")
     texts = {"summary": "{{ $labels.pod }} is down", "lines": ["{% a", "b {# c", "plain"]}
@@ -134,12 +159,8 @@ def test_defaults_that_look_like_templates_are_texts(tmp_path: Path) -> None:
     create_api(root, "Alert", "--generate-role", *fields)
     done = run(root, "validate")
     assert done.returncode == 0, done.stderr
-    out = tmp_path / "out"
-    tasks = f"- copy: {{content: '{{{{ [summary, lines] | to_json }}}}', dest: {out}}}\n"
-    (root / "roles/alert/tasks/main.yml").write_text(tasks)
-    play = tmp_path / "play.yml"
-    play.write_text("- {hosts: localhost, gather_facts: false, roles: [alert]}\n")
-    program = Path(sys.executable).with_name("ansible-playbook")
-    environment = {**os.environ, "ANSIBLE_ROLES_PATH": str(root / "roles")}
-    subprocess.run([program, play], env=environment, check=True)
-    assert json.loads(out.read_text()) == list(texts.values())
+    crd = yaml.safe_load((root / "config/crd/bases/cache.schema.test_alerts.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert {name: each["default"] for name, each in schema["properties"].items()} == texts
+    specs = (root / "roles/alert/meta/argument_specs.yml").read_text()
+    assert specs.count("!unsafe") == 3

@@ -55,6 +55,14 @@ MISTAKES = [
         '- debug:\n    msg: "{{ item.hostPort }}" # <\n  loop: "{{ ports }}"\n',
         "'ports[]' has no attribute 'hostPort': nested keys are in snake case too: host_port",
     ),
+    (
+        '- debug: {msg: "{{ web.listen_prot }}"}\n',
+        "'web' has no attribute 'listen_prot': did you mean listen_port?",
+    ),
+    (
+        "- kubernetes.core.k8s: {definition: {apiVersion: app/v1, kind: Deployment}}\n",
+        "unknown group in apiVersion app/v1: did you mean apps/v1?",
+    ),
     ('- debug: {msg: "{{ replica }}"}\n', "'replica' is undefined: did you mean replicas?"),
     ('- debug: {msg: "{{ owner_name }}"}\n', f"'owner_name' {UNDEFINED}"),
     (

@@ -1,4 +1,4 @@
-"""The flag `--field`, and the files that it affects."""
+"""The syntax of fields, and what is derived from them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, ReservedNames
 from operator_runner.tools.scaffold.fields import (
     Field,
+    check_keywords,
     columns,
-    mark_keywords,
     parse_fields,
     spec_schema,
 )
@@ -37,11 +37,58 @@ FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         ("hosts:array:string=[a, b]", Field("hosts", "array", "string", default=["a", "b"])),
         ("ports:array:integer=[]", Field("ports", "array", "integer", default=[])),
         ("limits:object={cpu: '1'}", Field("limits", "object", default={"cpu": "1"})),
+        (
+            "size:integer=3,minimum=1,maximum=9",
+            Field("size", "integer", default=3, limits={"minimum": 1, "maximum": 9}),
+        ),
+        ("ratio:number,minimum=-1", Field("ratio", "number", limits={"minimum": -1.0})),
+        (
+            "level:string!,enum=low,high",
+            Field("level", "string", required=True, limits={"enum": ["low", "high"]}),
+        ),
+        (
+            "code:string,pattern=^[a-z]{1,3}$,example=ab",
+            Field("code", "string", limits={"pattern": "^[a-z]{1,3}$"}, sample="ab"),
+        ),
+        ("hosts:array:string,enum=a", Field("hosts", "array", "string", limits={"enum": ["a"]})),
     ],
 )
-def test_a_field_has_name_type_and_default(text: str, field: Field) -> None:
-    """A field is NAME:TYPE, then `!` if it is required or `=` and its default."""
+def test_a_field_has_name_type_default_and_words(text: str, field: Field) -> None:
+    """A field is NAME:TYPE, then `!` if it is required or `=` and its default, then words."""
     assert parse_fields([text]) == (field,)
+
+
+def test_a_dotted_name_is_a_field_of_an_object_or_of_items() -> None:
+    """Objects and lists on the way need no flag of their own, and may have one."""
+    texts = ["tls.secretName:string!", "ports[].port:integer!", "ports[].tls.on:boolean=true"]
+    on = Field("tls", "object", fields=(Field("on", "boolean", default=True),))
+    port = Field("port", "integer", required=True)
+    secret = Field("secretName", "string", required=True)
+    ports = Field("ports", "array", "object", fields=(port, on))
+    assert parse_fields(texts) == (Field("tls", "object", fields=(secret,)), ports)
+    tls, _ = parse_fields([*texts, "tls:object!"])
+    assert tls == Field("tls", "object", required=True, fields=(secret,))
+    assert ports.schema == {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["port"],
+            "properties": {
+                "port": {"type": "integer"},
+                "tls": {
+                    "type": "object",
+                    "default": {},
+                    "properties": {"on": {"type": "boolean", "default": True}},
+                },
+            },
+        },
+    }
+    assert tls.argument == {
+        "type": "dict",
+        "required": True,
+        "options": {"secret_name": {"type": "str", "required": True}},
+    }
+    assert ports.example == [{"port": 1, "tls": {"on": True}}]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +120,24 @@ def test_a_field_has_name_type_and_default(text: str, field: Field) -> None:
         ("limits:object=[", "expected object"),
         ("limits:object={day: 2020-01-01}", "expected object"),
         ("limits:object={1: a}", "expected object"),
+        ("size:integer,minimun=1", "unknown word 'minimun'; write minimum"),
+        ("size:integer=3,minimun=1", "unknown word 'minimun'; write minimum"),
+        ("size:integer,few", "expected NAME:TYPE.*, with the words enum, minimum, maximum"),
+        ("size:integer,minimum=a", "invalid minimum 'a': expected integer; write minimum=1"),
+        ("size:integer,minimum=1,minimum=2", "minimum is given twice; remove one of them"),
+        ("size:integer,minimum=3,maximum=2", "minimum is above maximum; exchange them"),
+        ("size:integer=3,maximum=2", "invalid default '3': above maximum 2; change one of them"),
+        ("size:integer,pattern=a", "pattern does not fit integer; .* one of enum, minimum, max"),
+        ("on:boolean,enum=true", "enum does not fit boolean; remove it"),
+        ("level:string=c,enum=a,b", "invalid default 'c': not in enum a, b; change one"),
+        ("level:string,enum=a,,b", "invalid enum '': expected string; write enum=example"),
+        ("code:string,pattern=(", "invalid pattern '\\(': missing"),
+        ("code:string,pattern=a(?=b)", r"the API server does not support \(\?="),
+        ("code:string,pattern=^x{9}$", "needs a value that matches pattern; add ,example=VALUE"),
+        ("code:string,pattern=^x$,example=y", "invalid value 'y': does not match pattern"),
+        ("hosts:array:string=[c],enum=a,b", "invalid default .*: not in enum a, b"),
+        ("tls.secret_name:string", "invalid name 'secret_name': .*write tls.secretName"),
+        ("tags[]:string", "a list has a type of its own; write tags:array:string"),
     ],
 )
 def test_an_invalid_field_is_refused_with_a_hint(text: str, problem: str) -> None:
@@ -80,16 +145,19 @@ def test_an_invalid_field_is_refused_with_a_hint(text: str, problem: str) -> Non
     with pytest.raises(ConfigError, match=problem) as caught:
         parse_fields([text])
     (line,) = caught.value.problems
-    assert line.startswith(f"--field {text}: ")
+    assert line.startswith(f"field {text}: ")
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
     """Also fields given twice, and two names of one variable."""
-    texts = ["a:string", "a:integer", "b:int", "siteURL:string", "siteUrl:string"]
+    texts = ["a:string", "a:integer", "b:int", "siteURL:string", "siteUrl:string", "a.x:string"]
     with pytest.raises(ConfigError) as caught:
-        parse_fields(texts)
-    twice, unknown, same = caught.value.problems
-    assert twice == "--field a:integer: duplicate field; remove one of them"
+        parse_fields([*texts, "o:object={}", "o.x:string", "l.x:string", "l[].x:string"])
+    twice, unknown, same, text, default, items = caught.value.problems
+    assert "a is of type string; fields of an object are a.NAME" in text
+    assert "o has fields, so it cannot have a default; give its fields defaults" in default
+    assert "l is of type object; fields of an object are l.NAME, those of the items" in items
+    assert twice == "field a:integer: duplicate field; remove one of them"
     assert "unknown type 'int'" in unknown
     assert "variable site_url is also that of field siteURL" in same
 
@@ -99,16 +167,15 @@ def test_a_variable_on_which_ansible_acts_is_refused(name: str) -> None:
     """The role would not get it; another name is proposed."""
     hint = f"choose another name, such as memcached{name[0].upper()}{name[1:]}"
     with pytest.raises(ConfigError, match=hint):
-        mark_keywords([Field(name, "string")], CACHE, NAMES, declared=True)
+        check_keywords([Field(name, "string")], CACHE, NAMES, declared=True)
 
 
 def test_a_keyword_is_passed_to_roles_that_declare_it() -> None:
-    """It is marked for a generated role, and refused for other content."""
+    """It is accepted for a generated role, and refused for other content."""
     fields = (Field("tags", "string"), Field("size", "integer"))
-    marked = mark_keywords(fields, CACHE, NAMES, declared=True)
-    assert [field.is_keyword for field in marked] == [True, False]
-    with pytest.raises(ConfigError, match=r"--field tags: .*keywords"):
-        mark_keywords(fields, CACHE, NAMES, declared=False)
+    check_keywords(fields, CACHE, NAMES, declared=True)
+    with pytest.raises(ConfigError, match=r"field tags: .*keywords"):
+        check_keywords(fields, CACHE, NAMES, declared=False)
 
 
 def test_the_schema_of_a_spec_has_types_and_defaults() -> None:
@@ -158,6 +225,7 @@ def test_fields_with_a_single_value_are_columns() -> None:
         ("on:boolean", {"type": "bool"}),
         ("limits:object", {"type": "dict"}),
         ("hosts:array:string", {"type": "list", "elements": "str"}),
+        ("level:string,enum=a,b", {"type": "str", "choices": ["a", "b"]}),
     ],
 )
 def test_arguments_of_a_role_have_types_of_ansible(text: str, argument: dict[str, Any]) -> None:
@@ -168,9 +236,14 @@ def test_arguments_of_a_role_have_types_of_ansible(text: str, argument: dict[str
 
 @pytest.mark.parametrize(
     ("text", "example"),
-    [("size:integer=3", 3), ("on:boolean", True), ("hosts:array:integer", [1]), ("o:object", {})],
+    [
+        *(("size:integer=3", 3), ("on:boolean", True), ("o:object", {})),
+        *(("hosts:array:integer", [1]), ("size:integer,minimum=7", 7), ("n:number,maximum=0", 0)),
+        *(("level:string,enum=a,b", "a"), ("size:string,pattern=^[0-9]+Gi$", "1Gi")),
+        ("codes:array:string,pattern=^x$,example=x", ["x"]),
+    ],
 )
-def test_the_example_of_a_field_has_its_type(text: str, example: Any) -> None:
-    """It is the default, or a value of the type."""
+def test_the_example_of_a_field_is_valid(text: str, example: Any) -> None:
+    """It is the default, or a value of the type within the limits."""
     (field,) = parse_fields([text])
     assert field.example == example

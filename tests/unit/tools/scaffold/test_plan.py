@@ -9,7 +9,7 @@ import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import project_file
-from operator_runner.tools.scaffold.fields import Field, parse_fields
+from operator_runner.tools.scaffold.fields import parse_fields
 from operator_runner.tools.scaffold.plan import ApiPlan, plan_api, plan_init
 
 KIND = "Memcached"
@@ -106,7 +106,7 @@ def test_a_role_and_a_playbook_have_their_usual_files(project: dict[str, str]) -
 
 
 def test_one_list_of_fields_gives_all_files(project: dict[str, str]) -> None:
-    """CRD, sample, argument spec, defaults and documentation have the same fields."""
+    """CRD, sample and argument spec have the same fields."""
     fields = parse_fields(["size:integer=3", "siteTitle:string!", "words:string=a|b"])
     files = plan_api(project, new_api(role=True, fields=fields))
     crd = yaml.safe_load(files["config/crd/bases/cache.example.com_memcacheds.yaml"])
@@ -126,21 +126,6 @@ def test_one_list_of_fields_gives_all_files(project: dict[str, str]) -> None:
         "site_title": {"type": "str", "required": True},
         "words": {"type": "str", "default": "a|b"},
     }
-    defaults = yaml.safe_load(files["roles/memcached/defaults/main.yml"])
-    assert defaults == {"size": 3, "words": "a|b"}
-    page = files["docs/memcached.md"]
-    assert "| `size` | integer | `3` |\n| `siteTitle` | string | required |\n" in page
-    assert '| `words` | string | `"a\\|b"` |\n' in page
-    role = files["roles/memcached/README.md"]
-    assert "| `site_title` | `spec.siteTitle`: string, required |\n" in role
-
-
-def test_a_default_of_a_keyword_is_only_in_the_crd(project: dict[str, str]) -> None:
-    """ansible-lint refuses files of variables with keywords of playbooks."""
-    fields = (Field("tags", "string", default="a", is_keyword=True),)
-    files = plan_api(project, new_api(role=True, fields=fields))
-    assert yaml.safe_load(files["roles/memcached/defaults/main.yml"]) is None
-    assert "default: a\n" in files["config/crd/bases/cache.example.com_memcacheds.yaml"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from operator_runner.core.model import GVK, Json, RunContent, Schedule, Watch
-from operator_runner.tools.validate.kinds import incomplete
+from operator_runner.tools.validate.kinds import (
+    incomplete,
+    known_groups,
+    misspelt_groups,
+    unserved,
+)
 
 GROUP = "shop.example.com"
 KIND = GVK(GROUP, "v1", "Report")
@@ -80,3 +85,46 @@ def test_a_schema_that_drops_the_generation_is_reported(status: Json | None, pla
     assert all("`observedGeneration: {type: integer, format: int64}`" in each for each in found)
     unmanaged = replace(PLAIN, manage_status=False)
     assert not list(incomplete([unmanaged], [crd(properties=schema)]))
+
+
+def test_a_kind_without_a_crd_is_reported() -> None:
+    """Kinds of Kubernetes have none, and a kind of a trigger may be that of another project."""
+    pod = replace(PLAIN, gvk=GVK("", "v1", "Pod"))
+    ((gvk, message),) = unserved([PLAIN, pod], [])
+    assert gvk == KIND
+    assert "has no CRD in the project; add the CRD to config/crd/bases" in message
+    assert not list(unserved([PLAIN], [crd()]))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("apiVersion: app/v1", ("app/v1: did you mean apps/v1?", True)),
+        ("- {a: b, 'api_version': 'batc/v1'}", ("batc/v1: did you mean batch/v1?", True)),
+        ("apiVersion: core/v1", ("core/v1: did you mean v1?", True)),
+        (
+            "apiVersion: shop.exmple.com/v1",
+            ("shop.exmple.com/v1: did you mean shop.example.com/v1?", False),
+        ),
+        (
+            "apiVersion: networking.k8s.oi/v1",
+            ("networking.k8s.oi/v1: did you mean networking.k8s.io/v1?", False),
+        ),
+        *(
+            (f"apiVersion: {each}/v1", None)
+            for each in ("apps", GROUP, "rbac.authorization.k8s.io")
+        ),
+        ("apiVersion: gateway.networking.k8s.io/v1", None),
+        ("apiVersion: snapshot.storage.k8s.io/v1", None),
+        ("# apiVersion: app/v1", None),
+        ("apiVersion: '{{ group }}/v1'", None),
+        ("apiVersion: v1", None),
+    ],
+)
+def test_a_misspelt_group_has_the_nearest_known_one(
+    text: str, expected: tuple[str, bool] | None
+) -> None:
+    """A group without a dot is certainly wrong, and an error; others may exist elsewhere."""
+    found = list(misspelt_groups(f"a: b\n{text}\n", known_groups([PLAIN], [])))
+    unknown = "unknown group in apiVersion "
+    assert found == ([(2, unknown + expected[0], expected[1])] if expected else [])

@@ -51,7 +51,7 @@ def messages(
         "{{ site_title }}{{ web.listen_port }}{{ web.extra.anyThing }}{{ web.items() }}",
         "{{ ansible_operator_meta.name }}{{ _example_com_site.spec.siteTitle }}",
         "{{ ansible_facts.x }}{{ inventory_hostname }}{{ omit }}{{ hostvars }}",
-        "{{ other | default('') }}",
+        "{{ other | default('') }}{% if ports[0].name is defined %}{% endif %}",
         "{% for p in ports %}{{ p.host_port }}{% endfor %}",
     ],
 )
@@ -83,6 +83,11 @@ def test_names_that_are_defined(text: str) -> None:
         (
             "{% for p in ports %}{{ p.hostPort }}{% endfor %}",
             "'ports[]' has no attribute 'hostPort': nested keys are in snake case too: host_port",
+        ),
+        ("{{ ports[0].x }}", "'ports[]' has no attribute 'x'; the CRD has host_port"),
+        (
+            "{{ web.listenPort | default(1) }}",
+            "'web' has no attribute 'listenPort': nested keys are in snake case too: listen_port",
         ),
     ],
 )
@@ -119,5 +124,8 @@ def test_the_schema_is_that_of_the_watched_version() -> None:
 
 
 def test_keys_of_a_variable_that_a_task_sets_are_unknown() -> None:
-    """The same name may hold another map there."""
-    assert messages("{{ web.listenPort }}", Definitions(others=frozenset({"web"}))) == []
+    """The same name may hold another map there; an option of an argument spec holds the field."""
+    web = frozenset({"web"})
+    assert messages("{{ web.listenPort }}", Definitions(others=web)) == []
+    assert messages("{{ web.x }}", Definitions(defaults=web)) == []
+    assert len(messages("{{ web.listenPort }}{{ web.x }}", Definitions(declared=web))) == 2
