@@ -12,8 +12,7 @@ from typing import Any
 from operator_runner.ansible.templating.hints import suggestion
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
-from operator_runner.tools import yaml_edit
-from operator_runner.tools.scaffold import project_file
+from operator_runner.tools.scaffold import project_file, yaml_edit
 from operator_runner.tools.scaffold.fields import (
     Field,
     check_variable,

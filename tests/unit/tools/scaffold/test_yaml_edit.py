@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operator_runner.tools.yaml_edit import edit, load_tagged
+from operator_runner.tools.scaffold.yaml_edit import edit, load_tagged
 from operator_runner.tools.yaml_io import dump_in_order
 
 KEYS = st.sampled_from("abc")
