@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from operator_runner.ansible import history, rerun_command
+from operator_runner.ansible import rerun_command
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.no_log import Censor
@@ -164,7 +164,6 @@ class AnsibleExecutor:
         builder: OutcomeBuilder,
         on_event: Callable[[RunEvent], None],
     ) -> RunOutcome:
-        called = datetime.now(UTC)
         outcome: RunOutcome | None = None
         left_processes = False
         try:
@@ -175,26 +174,30 @@ class AnsibleExecutor:
         except (RunError, OSError) as error:
             outcome = _aborted(builder, error)
         finally:
-            started = builder.started or called
-            await finish_in_thread(self._end, rundir, request, started, outcome, left_processes)
+            await finish_in_thread(self._end, rundir, request, outcome, left_processes)
         return outcome
 
     def _end(
         self,
         rundir: RunDir,
         request: RunRequest,
-        started: datetime,
         outcome: RunOutcome | None,
         left_processes: bool,
     ) -> None:
-        """Record a finished run and remove what it no longer needs. Errors are only logged."""
-        if not request.dry_run:
-            history.write_record(rundir, request, started, outcome)
-            self._keep_command(rundir, request, outcome)
+        """Keep the command of a finished run, and remove what it no longer needs.
+
+        Errors are only logged: the outcome is already known, and a full disk must not change it.
+        """
+        try:
+            if not request.dry_run:
+                self._keep_command(rundir, request, outcome)
+        except (OSError, ValueError) as error:
+            _log.warning(
+                "Cannot write the command of a run", path=str(rundir.path), error=str(error)
+            )
         try:
             rundir.clean_up(request, left_processes=left_processes)
         except OSError as error:
-            # The outcome is already known; a full disk must not change it.
             _log.warning("Cannot clean up after a run", path=str(rundir.path), error=str(error))
 
     def _keep_command(
@@ -203,33 +206,28 @@ class AnsibleExecutor:
         """Store the command that repeats a failed run; remove it after a successful one."""
         if outcome is None:
             return
-        with history.recording(rundir.path):
-            if outcome.successful:
-                self._rundirs.forget_command(request.ref)
-                return
-            # The run may have changed its playbook and variables.
-            rundir.write_variables(request)
-            spec = run_spec(request, rundir, self._ansible)
-            command = rerun_command.command_line(
-                spec,
-                self._ansible.args,
-                self._kubeconfig,
-                native_types=request.native_types is True,
-                context=self._context,
-                impersonated=self._impersonated,
-            )
-            rerun_command.write(
-                self._rundirs.base, request.ref, rerun_command.Rerun(request.run_id, command)
-            )
+        if outcome.successful:
+            self._rundirs.forget_command(request.ref)
+            return
+        # The run may have changed its playbook and variables.
+        rundir.write_variables(request)
+        spec = run_spec(request, rundir, self._ansible)
+        command = rerun_command.command_line(
+            spec,
+            self._ansible.args,
+            self._kubeconfig,
+            native_types=request.native_types is True,
+            context=self._context,
+            impersonated=self._impersonated,
+        )
+        rerun_command.write(
+            self._rundirs.base, request.ref, rerun_command.Rerun(request.run_id, command)
+        )
 
     async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
         """End the runs of an earlier operator that no run continues; see the port."""
         if self._jobs is not None:
             await self._jobs.end_unadopted(ref, current)
-
-    async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
-        """Record what was found about a finished run; see the port."""
-        await finish_in_thread(history.add_message, self._rundirs, ref, run_id, message)
 
     async def forget(self, ref: ObjectRef) -> None:
         """Remove the private data dir and the artifacts of a deleted resource."""

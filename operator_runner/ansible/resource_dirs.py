@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from operator_runner.core.model import ObjectRef
 
@@ -32,8 +32,3 @@ def encoded_name(name: str) -> str:
         return encoded
     digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:32]
     return f"{encoded[:_KEPT_CHARACTERS]}%_{digest}"
-
-
-def decoded_name(encoded: str) -> str:
-    """Return the name of the resource that a directory belongs to; of a long one, the beginning."""
-    return unquote(encoded, errors="replace")

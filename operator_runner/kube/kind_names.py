@@ -38,17 +38,6 @@ def of_resources(resources: Iterable[ApiResource]) -> list[NamedKind]:
     ]
 
 
-def of_kinds(kinds: Iterable[GVK]) -> list[NamedKind]:
-    """Return kinds whose plurals are unknown, with the plural that Kubernetes guesses.
-
-    See UnsafeGuessKindToResource of apimachinery.
-    """
-    return [
-        NamedKind(gvk, frozenset({gvk.kind.lower(), _guessed_plural(gvk.kind.lower())}))
-        for gvk in kinds
-    ]
-
-
 def matching_kinds(text: str, kinds: Iterable[NamedKind]) -> list[GVK]:
     """Return the kinds that `text` names; those with a prefix of a group only if no other does."""
     name, _, rest = text.lower().partition(".")
@@ -108,9 +97,3 @@ def _hint(name: str, rest: str, kinds: Sequence[NamedKind]) -> str:
 def _qualified(gvk: GVK) -> str:
     parts = (gvk.kind.lower(), gvk.version, gvk.group)
     return ".".join(parts) if gvk.group else gvk.kind.lower()
-
-
-def _guessed_plural(singular: str) -> str:
-    if singular.endswith("s"):
-        return f"{singular}es"
-    return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"

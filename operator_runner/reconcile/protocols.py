@@ -93,9 +93,6 @@ class Executor(Protocol):
         Those of the resource with the uid `current` are kept for its next run; empty keeps none.
         """
 
-    async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
-        """Record what was found about a finished run, for `operator-runner why`."""
-
     async def forget(self, ref: ObjectRef) -> None:
         """Remove all files of a deleted resource."""
 

@@ -370,9 +370,6 @@ class Reconciler:
         self._deps.on_idempotence(run.ref, verdict.is_idempotent)
         for finding in verdict.findings:
             await self._reporter.not_idempotent(run, finding)
-        if verdict.findings:
-            message = "\n".join(map(str, verdict.findings))
-            await self._deps.executor.add_message(run.ref, pending.run_id, message)
 
     async def _report_outcome(
         self, context: RunContext, outcome: RunOutcome, period: timedelta | None

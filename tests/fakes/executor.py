@@ -37,7 +37,6 @@ class FakeExecutor:
         self.requests: list[RunRequest] = []
         self.forgotten: list[ObjectRef] = []
         self.unadopted: list[tuple[ObjectRef, str]] = []
-        self.messages: list[str] = []
         self.events = [RunEvent("playbook_on_task_start", {"task": "a"})]
         self.during: Callable[[], None] = lambda: None
 
@@ -52,11 +51,6 @@ class FakeExecutor:
     async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
         """See the port."""
         self.unadopted.append((ref, current))
-
-    async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
-        """See the port."""
-        assert (ref, run_id) == (self.requests[-1].ref, self.requests[-1].run_id)
-        self.messages.append(message)
 
     async def forget(self, ref: ObjectRef) -> None:
         """See the port."""

@@ -134,14 +134,13 @@ def test_fields_that_change_in_every_run_are_reported(
     assert len(lines) == len(expected)
     noted = events(kubectl, "NotIdempotent")
     assert all(event.get("series") is None for event in noted)
-    history = why(
-        "echoes.test.example.com/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}"
-    )
+    ours = ("-n", kubectl.namespace, f"--kubeconfig={control_plane}")
+    history = why("echoes.test.example.com/a", *ours)
     for task, name, field in expected:
         text = f"Not idempotent: task '{task}' changes {field} of {name} in every run"
         assert sum(text in event["note"] for event in noted) == 1
         assert text in history
-        assert text in why("echo/a", "--work-dir", operator.scratch / "work")
+        assert text in why("echo/a", *ours, "--work-dir", operator.scratch / "work")
 
     results = operator.lines("[playbook task]")
     assert {line["result"] for line in results if line["task"] == "Password"} == {"changed"}

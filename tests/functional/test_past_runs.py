@@ -116,8 +116,8 @@ def test_each_kind_of_cause_is_reported_everywhere(
     by_events = why("echo/a", *ours, f"--kubeconfig={control_plane}")
     assert f"{owned} changed by kubectl-patch (data.text)" in by_events
     assert "not today" in by_events
-    by_files = why("echo/a", *ours, f"--work-dir={operator.scratch / 'work'}")
-    assert "period: 1s" in by_files
+    work_dir = f"--work-dir={operator.scratch / 'work'}"
+    assert "period: 1s" in why("echo/a", *ours, f"--kubeconfig={control_plane}", work_dir)
     operator.terminate()
     operator.start()
     wait_for_cause(operator, "start")
@@ -135,8 +135,7 @@ def test_why_takes_the_spellings_of_kubectl(
     wait_until_idle(operator)
     for spelling in ("echoes", "Echo", "ECHO.test.example.com", "echoes.v1.test.example.com"):
         assert line["run_id"] in why(f"{spelling}/a", *ours)
-    by_files = why("echoes/a", *ours, f"--work-dir={operator.scratch / 'work'}")
-    assert line["run_id"] in by_files
+    assert line["run_id"] in why("echoes/a", *ours, f"--work-dir={operator.scratch / 'work'}")
     for name, problem in (
         ("ecko/a", 'the resource type "ecko" is unknown; did you mean echo.v1.test.example.com?'),
         ("echo/b", 'echoes.test.example.com "b" not found'),
@@ -151,7 +150,7 @@ def test_why_takes_the_spellings_of_kubectl(
     ("native", "type_"), [pytest.param("true", "int", marks=pytest.mark.slow), ("false", "str")]
 )
 def test_a_failed_run_can_be_repeated_by_hand(
-    kubectl: Kubectl, operator: Operator, native: str, type_: str
+    kubectl: Kubectl, operator: Operator, control_plane: Path, native: str, type_: str
 ) -> None:
     """The command of `why` runs the play in its private data dir to the same failure."""
     with (operator.project / "watches.yaml").open("a") as watches:
@@ -168,7 +167,8 @@ def test_a_failed_run_can_be_repeated_by_hand(
     line = wait_for_cause(operator, "spec: created")
     failure = f"size of hello is {type_}"
     assert line["error"] == failure
-    files = ("echo/a", "-n", kubectl.namespace, f"--work-dir={operator.scratch / 'work'}")
+    work_dir = f"--work-dir={operator.scratch / 'work'}"
+    files = ("echo/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}", work_dir)
     # A retry may be active.
     messages = eventually(
         partial(why, *files), lambda messages: "with your kubeconfig:\n" in messages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -221,12 +222,11 @@ async def _bodies(
         selection.errors.append(error)
 
 
-async def run_events(api: Api, namespace: str | None, *, required: bool = False) -> list[Json]:
+async def run_events(api: Api, namespace: str | None) -> list[Json]:
     """Return the Events of operators in a namespace, None for all; without permission, none.
 
     Malformed ones, which others have written, are left out. Events about cluster-scoped resources
-    are in `default`. Raises ApiError; Forbidden only if no Event can be read and they are
-    `required`.
+    are in `default`. Raises ApiError.
     """
     root = "/apis/events.k8s.io/v1"
     paths = [f"{root}/events"]
@@ -236,14 +236,9 @@ async def run_events(api: Api, namespace: str | None, *, required: bool = False)
         ]
     params = {"fieldSelector": f"reportingController={CONTROLLER}"}
     found: list[Json] = []
-    forbidden: list[Forbidden] = []
     for path in paths:
-        try:
+        # Causes are an addition; the state is in the resources.
+        with contextlib.suppress(Forbidden):
             async for page in list_pages(api, path, params=params):
                 found += filter(is_valid_event, page["items"])
-        except Forbidden as error:
-            # Causes are an addition; the state is in the resources.
-            forbidden.append(error)
-    if required and len(forbidden) == len(paths):
-        raise forbidden[0]
     return found

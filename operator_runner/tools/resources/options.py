@@ -130,18 +130,11 @@ data_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML)
 diff_output_option = _output_option(OutputFormat.JSON, OutputFormat.YAML, default="a diff")
 
 
-def make_work_dir_option(text: str) -> Callable[[_Function], _Function]:
-    """Return the option `--work-dir` with this help."""
-    return click.option(
-        "--work-dir",
-        default=None,
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help=text,
-    )
-
-
-work_dir_option = make_work_dir_option(
-    "Read from the operator with this work dir.  [default: operators of the cluster]"
+work_dir_option = click.option(
+    "--work-dir",
+    default=None,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Read from the operator with this work dir.  [default: operators of the cluster]",
 )
 
 

@@ -122,8 +122,8 @@ def list_runs(
 ) -> None:
     """List the last runs, newest first.
 
-    They are those of all resources, of a kind or of one resource. If no operator answers, the runs
-    of Events are listed, and the exit status is 3.
+    They are those of all resources, of a kind or of one resource. The exit status is 3 if no
+    operator answers.
     """
     if all_namespaces and wanted and "/" in wanted:
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")

@@ -11,15 +11,13 @@ from pathlib import Path
 import click
 
 from operator_runner.core.errors import ApiError, NotFound
-from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
-from operator_runner.kube.events import RUN_ANNOTATION
+from operator_runner.core.model import GVK, Json, uid_of
 from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import RUNNING, matches, object_json, timestamp
+from operator_runner.telemetry.runs.record import RUNNING
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
-from operator_runner.tools.resources.listing import run_events
 from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.output import (
     EXIT_UNANSWERED,
@@ -29,7 +27,6 @@ from operator_runner.tools.resources.output import (
     print_row,
     print_table,
 )
-from operator_runner.tools.run_lines import line_of
 from operator_runner.tools.runs.display import HEADER, WIDE_HEADER, row
 
 DELETED = "deleted"
@@ -57,9 +54,7 @@ class Listing:
             query = self._query(cluster)
             found = await self._read(operators, query)
             if not operators.clients:
-                warn_unavailable(operators)
-                self._print(cluster, await from_events(cluster, query), watch=watch)
-                return EXIT_UNANSWERED
+                return report_unavailable(operators)
             widths = self._print(cluster, found, watch=watch)
             if watch:
                 await self._watch(cluster, operators, query, found, widths)
@@ -199,46 +194,11 @@ def warn_invalid(operators: Operators) -> None:
     operators.invalid.clear()
 
 
-def warn_unavailable(operators: Operators) -> None:
-    """Print that no operator answers, and why."""
+def report_unavailable(operators: Operators) -> int:
+    """Print that no operator answers, and why; return the exit status."""
     click.echo(
-        f"Warning: no operator answers: {printable(operators.reason)}. "
-        "Showing what Events in the cluster have: runs that failed or changed something.",
+        f"Error: no operator answers: {printable(operators.reason)}. "
+        "`operator-runner why KIND/NAME` lists the runs in Events of the cluster.",
         err=True,
     )
-
-
-async def from_events(cluster: ClusterView, query: dict[str, str]) -> list[Json]:
-    """Return runs as the API does, as far as Events have them, newest first.
-
-    Raises ApiError, also if the user may read no Events.
-    """
-    found = [
-        run
-        for event in await run_events(cluster.api, query.get("namespace"), required=True)
-        if (run := run_of(event)) is not None and matches(run["resource"], query)
-    ]
-    return newest(found)
-
-
-def run_of(event: Json) -> Json | None:
-    """Return the run that an Event is about, None if it is about none."""
-    if RUN_ANNOTATION not in (event["metadata"].get("annotations") or {}):
-        return None
-    line, regarding = line_of(event), event.get("regarding") or {}
-    ref = ObjectRef(
-        GVK.of(str(regarding.get("apiVersion")), str(regarding.get("kind"))),
-        str(regarding.get("namespace") or ""),
-        str(regarding.get("name")),
-    )
-    run: Json = {
-        "id": line.run_id,
-        "resource": object_json(ref),
-        "outcome": line.outcome,
-        "started": timestamp(line.started),
-        "finished": timestamp(line.ended),
-        "causes": [{"trigger": line.why}] if line.why else [],
-        "message": line.note,
-    }
-    more = {"seconds": line.seconds, "operator": line.replica or None}
-    return run | {name: value for name, value in more.items() if value is not None}
+    return EXIT_UNANSWERED

@@ -1,30 +1,25 @@
-"""Read past runs from the Events of a resource, or from the files beside its artifacts.
+"""Read past runs of a resource from operators, and from its Events.
 
-Events can be read with a kubeconfig and contain runs with changes or failures. In the operator's
-container the work dir has every run whose artifacts are kept.
+Operators that answer have every run that they keep, Events those with changes or failures.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
 from operator_runner.ansible.rerun_command import Rerun, read
-from operator_runner.ansible.resource_dirs import encoded_name
-from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.errors import ApiError, Forbidden
 from operator_runner.core.labels import field_selector
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api, list_pages
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
-from operator_runner.kube.kind_names import find_kind, matching_kinds, of_kinds
 from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import causes_text
@@ -46,112 +41,37 @@ from operator_runner.tools.runs.listing import without_repetitions
 
 _POLL_SECONDS = 1.0
 _MAX_RUNS = "500"
-_CURRENT = Kubeconfig()
 
 
-async def follow_files(
-    work_dir: Path, type_: str, namespace: str | None, name: str, kubeconfig: Kubeconfig
-) -> AsyncGenerator[History]:
-    """Yield what `from_files` returns, now and again each second without end."""
-    while True:
-        yield await asyncio.to_thread(from_files, work_dir, type_, namespace, name, kubeconfig)
-        await asyncio.sleep(_POLL_SECONDS)
+def _rerun(
+    work_dir: Path | None, refs: Iterable[ObjectRef], lines: Sequence[RunLine]
+) -> Rerun | None:
+    """Return the command that repeats the run of one of these lines, if its files are here.
 
-
-def from_files(
-    work_dir: Path,
-    type_: str,
-    namespace: str | None,
-    name: str,
-    kubeconfig: Kubeconfig = _CURRENT,
-) -> History:
-    """Return the runs of a resource that an operator with this work dir has recorded.
-
-    `namespace` None means all, and an empty `name` all resources of the kind. Types that are
-    neither kind nor regular plural are looked up in the cluster of `kubeconfig`. Raises
-    ConfigError for a kind without runs, and OSError.
+    None is the default work dir of an operator of this user.
     """
-    if not os.access(work_dir, os.R_OK | os.X_OK):
-        raise ConfigError(
-            f"--work-dir {work_dir}: permission denied; run this as the operator's own user"
-        )
-    recorded = recorded_resources(work_dir)
-    gvks = sorted({ref.gvk for ref in recorded})
-    gvk = _recorded_kind(work_dir, type_, gvks, kubeconfig)
-    folders = {
-        replace(ref, name=name or ref.name): folder
-        for ref, folder in recorded.items()
-        if (ref.gvk.group, ref.gvk.kind) == (gvk.group, gvk.kind)
-        # A directory has the beginning of a long name only.
-        and (name in {"", ref.name} or folder.name == encoded_name(name))
-        and namespace in {None, ref.namespace}
-    }
-    lines = [
-        replace(_line_of_run(run), ref=None if name else ref)
-        for ref, folder in folders.items()
-        for run in past_runs(folder)
-    ]
-    lines.sort(key=lambda line: line.ended, reverse=True)
-    rerun = _rerun(work_dir, folders, lines)
-    return History(ObjectRef(gvk, namespace or "", name), tuple(lines), rerun)
-
-
-def _rerun(work_dir: Path, refs: Iterable[ObjectRef], lines: Sequence[RunLine]) -> Rerun | None:
-    """Return the command that repeats the run of one of these lines."""
     run_ids = {line.run_id for line in lines}
-    found = (read(work_dir, ref) for ref in refs)
+    base = work_dir or DEFAULT_WORK_DIR
+    try:
+        # Others may write to /tmp, and the command is meant to be executed.
+        if work_dir is None and base.stat().st_uid != os.geteuid():
+            return None
+        found = [read(base, ref) for ref in refs]
+    except OSError:
+        return None
     return next((each for each in found if each is not None and each.run_id in run_ids), None)
 
 
-def _local_rerun(refs: Iterable[ObjectRef], lines: Sequence[RunLine]) -> Rerun | None:
-    """Return the command from the default work dir of an operator of this user, if it is here."""
-    try:
-        # Others may write to /tmp, and the command is meant to be executed.
-        if DEFAULT_WORK_DIR.stat().st_uid != os.geteuid():
-            return None
-        return _rerun(DEFAULT_WORK_DIR, refs, lines)
-    except OSError:
-        return None
-
-
-def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK], kubeconfig: Kubeconfig) -> GVK:
-    named = matching_kinds(type_, of_kinds(gvks))
-    if len({(gvk.group, gvk.kind) for gvk in named}) == 1:
-        return named[0]
-    try:
-        return asyncio.run(_served_kind(kubeconfig, type_))
-    except (ApiError, ConfigError):
-        if named:
-            names = " or ".join(dict.fromkeys(gvk.kind_and_group.lower() for gvk in named))
-            raise ConfigError(f"{type_} may be {names}: write one of them") from None
-    try:
-        return find_kind(type_, of_kinds(gvks))
-    except ConfigError as error:
-        kinds = ", ".join(dict.fromkeys(gvk.kind for gvk in gvks)) or "none"
-        raise ConfigError(f"{error} (kinds with runs in {work_dir}: {kinds})") from None
-
-
-async def _served_kind(kubeconfig: Kubeconfig, type_: str) -> GVK:
-    async with open_cluster(kubeconfig, None) as cluster:
-        return cluster.resource(type_).gvk
-
-
-def _line_of_run(run: PastRun) -> RunLine:
-    ended = run.started + timedelta(seconds=run.seconds)
-    causes = "; ".join(run.causes)
-    note = with_short_paths(run.message)
-    return RunLine(ended, run.seconds, run.outcome, causes, note, run_id=run.run_id)
-
-
-async def follow_events(
+async def follow_histories(
     kubeconfig: Kubeconfig,
     type_: str,
     namespace: str | None,
     name: str,
+    work_dir: Path | None,
     *,
     everywhere: bool = False,
 ) -> AsyncGenerator[History]:
-    """Yield the runs of a resource, or without `name` of all of the type, that Events report.
+    """Yield the runs of a resource, or without `name` of all of the type.
 
     Now, and again each second without end. `namespace` None is that of the kubeconfig;
     `everywhere` means all. Raises ConfigError for an unknown type, NotFound for a resource without
@@ -161,24 +81,34 @@ async def follow_events(
         resource = cluster.resource(type_)
         place = cluster.namespace if resource.namespaced and not everywhere else ""
         ref = ObjectRef(resource.gvk, place, name)
-        found = follow_operators(cluster.api, cluster.namespace, pause=_POLL_SECONDS)
+        found = follow_operators(cluster.api, cluster.namespace, work_dir, pause=_POLL_SECONDS)
         async with aclosing(found):
             async for operators in found:
-                yield await _from_events(cluster.api, resource, ref, operators, everywhere)
+                yield await _history(
+                    cluster.api, resource, ref, operators, work_dir, everywhere=everywhere
+                )
 
 
-async def _from_events(
-    api: Api, resource: ApiResource, ref: ObjectRef, operators: Operators, everywhere: bool
+async def _history(
+    api: Api,
+    resource: ApiResource,
+    ref: ObjectRef,
+    operators: Operators,
+    work_dir: Path | None,
+    *,
+    everywhere: bool,
 ) -> History:
+    listed = await _runs_of(operators, ref, everywhere=everywhere)
     # Events about cluster-scoped objects are in `default`.
+    place = None if everywhere else ref.namespace or "default"
     events = [
         each
-        for each in await _events(api, None if everywhere else ref.namespace or "default", ref.name)
+        for each in await _events(api, place, ref.name, required=not operators.clients)
         if _is_about(each, ref, everywhere=everywhere) and is_valid_event(each)
     ]
-    bodies = await _bodies(api, resource, ref, known=bool(events))
+    bodies = await _bodies(api, resource, ref, known=bool(events or listed))
     uids = {(body_ref.namespace, body_ref.name): uid_of(body) for body_ref, body in bodies}
-    runs = _ended_runs(await _runs_of(operators, ref, everywhere=everywhere), uids)
+    runs = _ended_runs(listed, uids)
     ids = {run["id"] for run in runs}
     lines = [
         line
@@ -189,13 +119,14 @@ async def _from_events(
     lines = [*folded([_line_of_record(run, ref) for run in runs]), *lines]
     lines.sort(key=lambda line: line.ended, reverse=True)
     # The operator may watch another version of the kind than the preferred one.
-    watched = {GVK.of(_regarding(event).get("apiVersion", ""), ref.gvk.kind) for event in events}
+    about = [*map(_regarding, events), *(run["resource"] for run in runs)]
+    watched = {GVK.of(each.get("apiVersion", ""), ref.gvk.kind) for each in about}
     refs = [ObjectRef(gvk, ref.namespace, ref.name) for gvk in watched if ref.name]
     pod = pod_of_failure(lines, [each.name for each in operators.clients])
     return History(
         ref,
         tuple(lines),
-        _local_rerun(refs, lines),
+        _rerun(work_dir, refs, lines),
         tuple(ref for ref, body in bodies if _is_suspended(body)),
         pod,
         tuple(ref for ref, body in bodies if body["metadata"].get("deletionTimestamp")),
@@ -300,9 +231,18 @@ def _regarding(event: Json) -> Json:
     return regarding
 
 
-async def _events(api: Api, namespace: str | None, name: str) -> list[Json]:
-    """Return the Events about objects of a name, empty for all, in a namespace, None for all."""
+async def _events(api: Api, namespace: str | None, name: str, *, required: bool) -> list[Json]:
+    """Return the Events about objects of a name, empty for all, in a namespace, None for all.
+
+    Without permission, none, unless they are `required`.
+    """
     root = "/apis/events.k8s.io/v1"
     path = f"{root}/events" if namespace is None else f"{root}/namespaces/{namespace}/events"
     params = {"fieldSelector": field_selector("regarding.name", name)} if name else None
-    return [event async for page in list_pages(api, path, params=params) for event in page["items"]]
+    pages = list_pages(api, path, params=params)
+    try:
+        return [event async for page in pages for event in page["items"]]
+    except Forbidden:
+        if required:
+            raise
+        return []

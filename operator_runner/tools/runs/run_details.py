@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from operator_runner.core.errors import Forbidden, NotFound
+from operator_runner.core.errors import NotFound
 from operator_runner.core.model import Json
 from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.received import check_run
@@ -19,7 +19,6 @@ from operator_runner.tools.operator_api.discovery import Operators, checked, fin
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.output import (
-    EXIT_UNANSWERED,
     OutputFormat,
     print_coloured,
     print_data,
@@ -34,12 +33,7 @@ from operator_runner.tools.runs.display import (
     task_row,
     time_of,
 )
-from operator_runner.tools.runs.listing import (
-    from_events,
-    newest,
-    warn_invalid,
-    warn_unavailable,
-)
+from operator_runner.tools.runs.listing import newest, report_unavailable, warn_invalid
 
 _MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 """An operator sends less."""
@@ -57,12 +51,7 @@ async def show_run(
     """Print a run or write its report; return the exit status. Raises ApiError."""
     async with open_operators(kubeconfig, namespace, work_dir) as (cluster, operators):
         if not operators.clients:
-            warn_unavailable(operators)
-            if (run_of_events := await _run_of_events(cluster, what)) is not None:
-                _print(run_of_events, "", output)
-            else:
-                click.echo(f"Error: no Event in the cluster has {_run_of(what)}", err=True)
-            return EXIT_UNANSWERED
+            return report_unavailable(operators)
         run_id = await _run_id(cluster, operators, what)
         run, client = await find_run(operators, run_id)
         text = await read_output(client, run_id)
@@ -87,8 +76,7 @@ async def print_output(
     """Print the output of a run; return the exit status. Raises ApiError."""
     async with open_operators(kubeconfig, namespace, work_dir) as (cluster, operators):
         if not operators.clients:
-            click.echo(f"Error: no operator answers: {printable(operators.reason)}", err=True)
-            return EXIT_UNANSWERED
+            return report_unavailable(operators)
         run_id = await _run_id(cluster, operators, what)
         _, client = await find_run(operators, run_id)
         params = {"follow": "true"} if follow else {}
@@ -114,21 +102,6 @@ async def _run_id(cluster: ClusterView, operators: Operators, what: str | Resour
     return what if isinstance(what, str) else await _last_run(cluster, operators, what)
 
 
-async def _run_of_events(cluster: ClusterView, what: str | ResourceName) -> Json | None:
-    """Return the run with an ID, or the last one of a resource, None if no Event has it."""
-    if not isinstance(what, str):
-        return next(iter(await from_events(cluster, _query(cluster, what))), None)
-    try:
-        found = await from_events(cluster, {})
-    except Forbidden:
-        found = await from_events(cluster, {"namespace": cluster.namespace})
-    return next((run for run in found if run["id"] == what), None)
-
-
-def _run_of(what: str | ResourceName) -> str:
-    return f"run {what}" if isinstance(what, str) else f"a run of {what.kind}/{what.name}"
-
-
 def _query(cluster: ClusterView, name: ResourceName) -> dict[str, str]:
     """Return the query of the API for a resource. Raises ConfigError for an unknown kind."""
     ref = cluster.find(name).ref
@@ -141,7 +114,7 @@ async def _last_run(cluster: ClusterView, operators: Operators, name: ResourceNa
     found = newest(await operators.collect("/runs", check_run, query))
     warn_invalid(operators)
     if not found:
-        raise NotFound(f"no operator that answers has {_run_of(name)}")
+        raise NotFound(f"no operator that answers has a run of {name.kind}/{name.name}")
     return str(found[0]["id"])
 
 

@@ -315,19 +315,17 @@ class _Search:
         return _Found(root, await self._readiness(root), plurals, runs)
 
     async def _runs(self, operators: Operators, ref: ObjectRef, uid: str) -> RunsOfTree:
-        """Return the runs of a resource; without an operator, those of Events."""
+        """Return the runs of a resource, none without an operator."""
         from operator_runner.telemetry.runs.received import check_run  # noqa: PLC0415
-        from operator_runner.tools.runs.listing import from_events, newest  # noqa: PLC0415
+        from operator_runner.tools.runs.listing import newest  # noqa: PLC0415
         from operator_runner.tools.runs.run_details import find_run  # noqa: PLC0415
 
         query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name}
         query |= {"namespace": ref.namespace} if ref.namespace else {}
         listed = await operators.collect("/runs", check_run, {**query, "limit": "100"})
         found = newest([each for each in listed if each["resource"].get("uid") in {None, uid}])
+        ended = next((each for each in found if "finished" in each), None)
         try:
-            if not found:
-                return RunsOfTree(await from_events(self.cluster, query))
-            ended = next((each for each in found if "finished" in each), None)
             last = None if ended is None else (await find_run(operators, str(ended["id"])))[0]
         except ApiError:
             return RunsOfTree(found)

@@ -16,8 +16,8 @@ from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
     complete,
-    make_work_dir_option,
     output_option,
+    work_dir_option,
 )
 from operator_runner.tools.resources.output import OutputFormat, print_data, print_document
 from operator_runner.tools.run_lines import History, Widths, header
@@ -35,9 +35,7 @@ _INDENT = " " * 4
 @click.option(
     "-w", "--watch", is_flag=True, help="List, then print each new run until interrupted."
 )
-@make_work_dir_option(
-    "Read an operator's work dir instead of Events, such as /tmp/ansible-operator/runner."
-)
+@work_dir_option
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="Maximum lines."
 )
@@ -61,23 +59,18 @@ def why(
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
     kind, _, name = wanted.partition("/")
     # The API client is slow to import, and other commands do not need it.
-    from operator_runner.tools.runs.past_runs import (  # noqa: PLC0415
-        follow_events,
-        follow_files,
-    )
+    from operator_runner.tools.runs.past_runs import follow_histories  # noqa: PLC0415
 
-    if work_dir is not None:
-        place = None if all_namespaces else namespace
-        histories = follow_files(work_dir, kind, place, name, kubeconfig)
-    else:
-        histories = follow_events(kubeconfig, kind, namespace, name, everywhere=all_namespaces)
+    histories = follow_histories(
+        kubeconfig, kind, namespace, name, work_dir, everywhere=all_namespaces
+    )
 
     async def run() -> None:
         async with aclosing(histories):
             history = await anext(histories)
             widths: Widths = (0, 0)
             if not output.is_data:
-                widths = _print(history, limit, work_dir, is_wide=output is OutputFormat.WIDE)
+                widths = _print(history, limit, is_wide=output is OutputFormat.WIDE)
             elif watch:
                 for line in reversed(history.lines[:limit]):
                     print_document(line.as_json(), output)
@@ -96,7 +89,7 @@ def _facts(history: History) -> Json:
     return {**facts, "message": history.exclusion} if history.exclusion else facts
 
 
-def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool) -> Widths:
+def _print(history: History, limit: int, *, is_wide: bool) -> Widths:
     """Print the runs and what the user can do; return the widths of the columns."""
     for ref in history.suspended:
         place = f" -n {ref.namespace}" if ref.namespace else ""
@@ -108,7 +101,7 @@ def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool
         click.echo(printable(f"{state}{which}: no {run} until `{hint}`."))
     widths = history.widths(is_wide=is_wide)
     if not history.lines:
-        click.echo(_quiet(history, work_dir))
+        click.echo(_quiet(history))
         return widths
     now = datetime.now(UTC)
     click.echo(header(widths))
@@ -143,14 +136,12 @@ async def _watch(
                 click.echo(line.text(datetime.now(UTC), widths))
 
 
-def _quiet(history: History, work_dir: Path | None) -> str:
+def _quiet(history: History) -> str:
     ref = history.ref
     resource = str(ref) if ref.name else ref.gvk.kind
     if history.exclusion:
         return printable(f"No runs of {resource}: {history.exclusion}.")
-    if work_dir is not None:
-        return f"No runs of {resource} are recorded in {work_dir}."
     return (
         f"No runs of {resource} yet, or none that is recorded: Events expire, and unchanged runs "
-        "emit none. An operator's --work-dir has all runs; its log shows what it waits for."
+        "emit none. An operator that answers has all runs; its log shows what it waits for."
     )

@@ -22,7 +22,7 @@ from operator_runner.tools.resources.summary import (
 from operator_runner.tools.run_lines import RunLine, line_of
 from operator_runner.tools.runs.display import time_of
 from operator_runner.tools.runs.html_report import timeline
-from operator_runner.tools.runs.listing import newest, run_of, without_repetitions
+from operator_runner.tools.runs.listing import newest, without_repetitions
 
 _LOOP_REASONS = frozenset({"ReconcileLoop", "NotIdempotent"})
 _KEY_PARTS = 3
@@ -88,10 +88,8 @@ def views(observed: ObservedCluster, namespace: str | None, now: datetime) -> di
 
 
 def all_runs(observed: ObservedCluster) -> list[Json]:
-    """Return the runs of operators, newest first; those of Events if no operator answers."""
-    if observed.operators:
-        return newest(without_repetitions(observed.runs))
-    return newest([run for each in observed.events if (run := run_of(each)) is not None])
+    """Return the runs of operators, newest first."""
+    return newest(without_repetitions(observed.runs))
 
 
 def run_rows(found: Sequence[Json], now: datetime) -> list[Json]:

@@ -7,7 +7,7 @@ import pytest
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.kube.kind_names import find_kind, matching_kinds, of_kinds, of_resources
+from operator_runner.kube.kind_names import find_kind, matching_kinds, of_resources
 
 WIKI = GVK("apps.example.com", "v1", "Wiki")
 ALPHA = GVK("apps.example.com", "v1alpha1", "Wiki")
@@ -50,7 +50,9 @@ def test_kinds_are_spelled_as_for_kubectl(text: str, gvk: GVK) -> None:
 def test_a_whole_group_wins_over_prefixes_of_groups() -> None:
     """A prefix names all kinds of the name in such groups; no kind is an empty list."""
     wikis = [GVK(group, "v1", "Wiki") for group in ("apps.example", "apps.example.com", "other")]
-    kinds = of_kinds(wikis)
+    kinds = of_resources(
+        ApiResource(gvk, "wikis", True, aliases=frozenset({"wiki"})) for gvk in wikis
+    )
     assert matching_kinds("wiki.apps.example", kinds) == wikis[:1]
     assert matching_kinds("wiki.apps", kinds) == wikis[:2]
     assert matching_kinds("wiki", kinds) == wikis
@@ -83,12 +85,3 @@ def test_several_types_in_one_word_are_an_error() -> None:
     """Unlike for kubectl, which takes `pods,wikis`."""
     with pytest.raises(ConfigError, match="invalid resource type 'pods,wikis': separate several"):
         find_kind("pods,wikis", KINDS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "plural"), [("Wiki", "wikis"), ("Proxy", "proxies"), ("Class", "classes")]
-)
-def test_without_discovery_the_plural_is_guessed(kind: str, plural: str) -> None:
-    """The rule is that of apimachinery."""
-    gvk = GVK("apps.example.com", "v1", kind)
-    assert find_kind(plural, of_kinds([gvk])) == gvk

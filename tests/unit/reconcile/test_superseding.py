@@ -126,9 +126,6 @@ class HeldExecutor:
     async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
         """Do nothing."""
 
-    async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
-        """See the port."""
-
     async def forget(self, ref: ObjectRef) -> None:
         """See the port."""
 

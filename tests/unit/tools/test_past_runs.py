@@ -1,31 +1,15 @@
-"""Past runs from Events and files."""
+"""Past runs from Events and operators."""
 
 from __future__ import annotations
 
-import json
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from operator_runner.ansible import rerun_command
-from operator_runner.ansible.history import add_message, write_record
-from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.model import (
-    GVK,
-    Cause,
-    ObjectRef,
-    RunContent,
-    RunOutcome,
-    RunRequest,
-    Stats,
-    TaskFailure,
-    Trigger,
-)
+from operator_runner.core.model import GVK, ObjectRef
 from operator_runner.kube.events import DURATION_ANNOTATION
 from operator_runner.tools.run_lines import (
     History,
@@ -37,144 +21,9 @@ from operator_runner.tools.run_lines import (
     pod_of_failure,
 )
 from operator_runner.tools.runs.display import resource_name
-from operator_runner.tools.runs.listing import run_of
-from operator_runner.tools.runs.past_runs import from_files
 from operator_runner.tools.runs.why import why
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
-CLUSTER = ObjectRef(GVK("", "v1", "Node"), "", "a")
-CAUSES = (Cause(Trigger.SPEC, "spec.size"), Cause(Trigger.PERIOD))
-
-
-@pytest.fixture
-def dirs(tmp_path: Path) -> RunDirs:
-    """Return the private data dirs of a running operator."""
-    return RunDirs(tmp_path)
-
-
-def kept(dirs: RunDirs, ref: ObjectRef, run_id: str, outcome: RunOutcome | None) -> None:
-    """Leave the file of a run that began an hour ago."""
-    request = RunRequest(run_id, ref, RunContent(), {}, "", 2, 20, None, CAUSES)
-    with dirs.open(ref) as rundir:
-        write_record(rundir, request, datetime.now(UTC) - timedelta(hours=1), outcome)
-    # Records have milliseconds, and are listed by time: the next one is later.
-    time.sleep(0.005)
-
-
-def show(base: Path, *args: str) -> tuple[int, str]:
-    nowhere = str(base / "no-kubeconfig")
-    result = CliRunner().invoke(why, [*args, f"--work-dir={base}", f"--kubeconfig={nowhere}"])
-    return result.exit_code, result.output
-
-
-@pytest.mark.parametrize("name", ["system:viewer", "a" * 300], ids=["colon", "long"])
-def test_runs_of_a_resource_of_any_name_are_found(dirs: RunDirs, tmp_path: Path, name: str) -> None:
-    """With the command that repeats the last one; a long name is not in the path."""
-    ref = replace(FOO, name=name)
-    kept(dirs, ref, "1", None)
-    rerun_command.write(tmp_path, ref, rerun_command.Rerun("1", "ansible-playbook"))
-    found = from_files(tmp_path, "foo", None, name)
-    assert [line.run_id for line in found.lines] == ["1"]
-    assert found.rerun is not None
-
-
-def test_runs_in_a_directory_of_an_earlier_version_do_not_hide_later_ones(
-    dirs: RunDirs, tmp_path: Path
-) -> None:
-    """The names of directories had colons."""
-    ref = replace(FOO, name="system:viewer")
-    kept(dirs, ref, "1", None)
-    path = dirs.path_of(ref)
-    path.rename(path.with_name(ref.name))
-    assert [line.run_id for line in from_files(tmp_path, "foo", None, ref.name).lines] == ["1"]
-    kept(dirs, ref, "2", None)
-    assert [line.run_id for line in from_files(tmp_path, "foo", None, ref.name).lines] == ["2"]
-
-
-def test_a_kind_of_two_groups_is_chosen_by_the_cluster(dirs: RunDirs, tmp_path: Path) -> None:
-    """The work dir does not have the order of groups that other commands and kubectl use."""
-    other = replace(FOO, gvk=GVK("other.example.com", "v1", "Foo"))
-    kept(dirs, FOO, "1", None)
-    kept(dirs, other, "2", None)
-    status, output = show(tmp_path, "foo/a")
-    assert status == 1
-    assert "foo may be foo.example.com or foo.other.example.com" in output
-    assert "2" in show(tmp_path, "foo.other.example.com/a")[1]
-
-
-def test_a_replaced_file_of_a_run_is_not_shown(dirs: RunDirs, tmp_path: Path) -> None:
-    """A run can write there: a link is not followed, and other content is ignored."""
-    secret = tmp_path / "secret.json"
-    for run_id in "1234567":
-        kept(dirs, FOO, run_id, None)
-    linked, *changed, coloured = (
-        dirs.path_of(FOO) / "artifacts" / run_id / "run.json" for run_id in "123456"
-    )
-    linked.rename(secret)
-    linked.symlink_to(secret)
-    content = json.loads(secret.read_text())
-    early = {**content, "started": "0001-01-01T00:00:00+14:00"}
-    odd = {**content, "started": "2026-01-01T00:00:00", "seconds": "1", "outcome": None}
-    for file, put in zip(changed, ('{"run_id": 2}', early, "[" * 100_000, odd), strict=True):
-        file.write_text(put if isinstance(put, str) else json.dumps(put))
-    coloured.write_text(json.dumps({**content, "message": "\x1b[2Jgone"}))
-    lines = from_files(tmp_path, "foo", None, "a").lines
-    assert len(lines) == 3
-    text = "".join(line.text(datetime.now(UTC)) for line in lines)
-    assert "[2Jgone" in text
-    assert "\x1b" not in text
-
-
-def test_files_list_every_kept_run(dirs: RunDirs, tmp_path: Path) -> None:
-    """Newest first, with duration, outcome, all causes, and what went wrong."""
-    kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
-    failure = TaskFailure("Deploy", "no such image", path="/opt/ansible/roles/foo/tasks/main.yml:3")
-    kept(dirs, FOO, "2", RunOutcome(None, (failure,)))
-    kept(dirs, FOO, "3", None)
-    lines = from_files(tmp_path, "foo", None, "a").lines
-    assert {line.run_id for line in lines} == {"1", "2", "3"}
-    assert [line.outcome for line in lines] == ["cancelled", "failed", "succeeded"]
-    assert {line.why for line in lines} == {"spec: spec.size; period"}
-    assert all(line.seconds is not None and line.seconds >= 3600 for line in lines)
-    assert lines[1].note == "no such image (task 'Deploy' at roles/foo/tasks/main.yml:3)"
-    status, text = show(tmp_path, "Foo/a", "-n", "default", "--limit=2")
-    assert status == 0
-    assert text.count("spec: spec.size; period") == 2
-    assert "no such image" in text
-    status, text = show(tmp_path, "Foo/a", "-n", "default", "--limit=2", "--output=json")
-    data = json.loads(text)
-    assert (status, data["suspended"]) == (0, False)
-    assert [(each["runID"], each["outcome"]) for each in data["items"]] == [
-        (line.run_id, line.outcome) for line in lines[:2]
-    ]
-    assert data["items"][1]["message"] == lines[1].note
-
-
-def test_cluster_scoped_resources_are_found(dirs: RunDirs, tmp_path: Path) -> None:
-    """They have no namespace in the layout, and the core group has no folder."""
-    kept(dirs, CLUSTER, "1", RunOutcome(Stats()))
-    assert len(from_files(tmp_path, "node", None, "a").lines) == 1
-    assert from_files(tmp_path, "nodes", None, "b").lines == ()
-
-
-def test_half_a_file_is_passed_over(dirs: RunDirs, tmp_path: Path) -> None:
-    """The operator may be writing it at this moment."""
-    kept(dirs, FOO, "1", RunOutcome(Stats()))
-    (file,) = tmp_path.rglob("run.json")
-    file.write_text(file.read_text()[:20])
-    assert from_files(tmp_path, "foo", None, "a").lines == ()
-
-
-def test_the_file_contains_only_displayed_data(dirs: RunDirs, tmp_path: Path) -> None:
-    """Causes are words, not values, and the file is private."""
-    kept(dirs, FOO, "1", RunOutcome(Stats()))
-    (file,) = tmp_path.rglob("run.json")
-    assert file.stat().st_mode & 0o077 == 0
-    content = json.loads(file.read_text())
-    assert content["causes"] == [
-        {"trigger": "spec", "detail": "spec.size"},
-        {"trigger": "period", "detail": ""},
-    ]
 
 
 def event(**more: Any) -> dict[str, Any]:
@@ -238,34 +87,11 @@ def test_an_event_of_another_shape_is_left_out(forged: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["Foo/", "/a", "Foo/a/b"])
-def test_an_invalid_name_is_reported_with_the_format(wrong: str, tmp_path: Path) -> None:
+def test_an_invalid_name_is_reported_with_the_format(wrong: str) -> None:
     """KIND/NAME, with an example."""
-    status, text = show(tmp_path, wrong)
-    assert status == 2
-    assert "write KIND/NAME" in text
-
-
-def test_an_unknown_kind_differs_from_a_quiet_one(dirs: RunDirs, tmp_path: Path) -> None:
-    """A misspelt kind is an error that names the nearest one; no runs are a message."""
-    kept(dirs, FOO, "1", RunOutcome(Stats()))
-    status, text = show(tmp_path, "fooo/a")
-    assert status == 1
-    assert 'the resource type "fooo" is unknown; did you mean foo.v1.example.com?' in text
-    assert "kinds with runs in" in text
-    status, text = show(tmp_path, "foos/b", "-n", "default")
-    assert status == 0
-    assert text == f"No runs of Foo default/b are recorded in {tmp_path}.\n"
-
-
-def test_times_are_of_the_end_in_one_zone(dirs: RunDirs, tmp_path: Path) -> None:
-    """UTC as in JSON logs, below a header; of files and of Events the end of the run."""
-    kept(dirs, FOO, "1", RunOutcome(Stats()))
-    (line,) = from_files(tmp_path, "foo", None, "a").lines
-    assert datetime.now(UTC) - line.ended < timedelta(minutes=30)
-    _, text = show(tmp_path, "Foos.v1.example.com/a")
-    header, first = text.splitlines()
-    assert header.split() == ["ENDED", "AGE", "DURATION", "RESULT", "RUN", "CAUSE"]
-    assert first.startswith(line.ended.strftime("%Y-%m-%dT%H:%M:"))
+    result = CliRunner().invoke(why, [wrong])
+    assert result.exit_code == 2
+    assert "write KIND/NAME" in result.output
 
 
 def test_the_replica_is_shown_if_there_are_several() -> None:
@@ -284,23 +110,6 @@ def test_the_replica_is_shown_if_there_are_several() -> None:
         shown = line.text(now, history.widths())
         assert shown.index(line.replica) == columns.index("REPLICA")
         assert shown.index("spec") == columns.index("CAUSE")
-
-
-def test_an_event_is_a_run_as_the_api_has_it() -> None:
-    """With the start of the run, and the replica that ran it as the operator."""
-    regarding = {"apiVersion": "example.com/v1", "kind": "Foo", "namespace": "web", "name": "a"}
-    found = run_of(event(regarding=regarding, reportingInstance="web-1"))
-    assert found == {
-        "id": "4f0c19d2a8b3e671",
-        "resource": regarding,
-        "outcome": "succeeded",
-        "started": "2026-01-05T11:59:58.766Z",
-        "finished": "2026-01-05T12:00:00.000Z",
-        "causes": [{"trigger": "spec: spec.size"}],
-        "message": "",
-        "seconds": 1.234,
-        "operator": "web-1",
-    }
 
 
 def test_the_pod_of_a_failed_run_prints_how_to_repeat_it() -> None:
@@ -360,15 +169,3 @@ def test_failures_that_repeat_are_one_line() -> None:
         ("succeeded", "", 1),
         ("failed", "a", 1),
     ]
-
-
-def test_later_findings_are_shown_with_their_run(dirs: RunDirs, tmp_path: Path) -> None:
-    """As long as its artifacts are kept; the error of a failed run is shown first."""
-    kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
-    add_message(dirs, FOO, "1", "not idempotent: a\nnot idempotent: b")
-    add_message(dirs, FOO, "gone", "not idempotent: a")
-    (line,) = from_files(tmp_path, "foo", None, "a").lines
-    assert (line.outcome, line.note) == ("succeeded", "not idempotent: a\nnot idempotent: b")
-    assert not list(tmp_path.rglob("gone"))
-    kept(dirs, FOO, "1", RunOutcome(None, (TaskFailure("t", "no such image"),)))
-    assert from_files(tmp_path, "foo", None, "a").lines[0].note == "no such image (task 't')"

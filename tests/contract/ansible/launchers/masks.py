@@ -45,8 +45,6 @@ _PATTERNS = [
     (re.compile(pattern), mask)
     for pattern, mask in (
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?", "<time>"),
-        # of the whole run, in run.json
-        (r'(?<="seconds": )[\d.]+', '"<seconds>"'),
         (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "<time>"),
         (r"(?<=LAST DEPLOYED: )\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}", "<time>"),
         (r"\b\d:\d\d:\d\d\.\d{6}\b", "<delta>"),
