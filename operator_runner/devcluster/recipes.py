@@ -31,8 +31,6 @@ class Recipe:
     """Arguments of `go build`."""
     programs: tuple[str, ...]
     """The names under which the programs are found afterwards."""
-    packages: int
-    """About how many packages are compiled the first time."""
     instead: str = ""
     """A hint for users without Go."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +68,6 @@ def kubernetes() -> Recipe:
             *("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"),
             *("kube-scheduler", "kubelet", "kube-proxy"),
         ),
-        packages=2800,
         instead="set KUBEBUILDER_ASSETS to a folder with the Kubernetes programs",
         renamed={"server": "etcd"},
     )
@@ -89,7 +86,6 @@ def addons() -> Recipe:
         version=required_version(source, "CoreDNS"),
         options=("-trimpath", "-ldflags", "-s -w"),
         programs=("coredns", "local-provisioner"),
-        packages=700,
         instead="put them into the folder of KUBEBUILDER_ASSETS",
     )
 
@@ -109,7 +105,6 @@ def olm() -> Recipe:
             *("olm", "catalog", "opm"),
             *("operator-verify", "bundle-validate", "scorecard-test"),
         ),
-        packages=1600,
         environment={"CGO_ENABLED": "0"},
         folders={"crds": (_MODULES["OLM"], "deploy/chart/crds")},
     )

@@ -23,7 +23,6 @@ _RECIPE = Recipe(
     version=_VERSION,
     options=("-trimpath", "-ldflags", "-s -w"),
     programs=("certmanager",),
-    packages=880,
     environment={"CGO_ENABLED": "0"},
     folders={"crds": (_MODULE, "deploy/crds")},
 )

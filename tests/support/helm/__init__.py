@@ -22,7 +22,6 @@ _RECIPE = Recipe(
         f"-s -w -X helm.sh/helm/v3/internal/version.version={_VERSION}",
     ),
     programs=("helm",),
-    packages=640,
     environment={"CGO_ENABLED": "0"},
 )
 
