@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
-import sys
 from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
@@ -89,15 +87,6 @@ def _missing(name: str) -> click.Command:
 class _Main(click.Group):
     """The group of all commands."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Execute the command line; for a shell, complete it."""
-        if any(name.endswith("_COMPLETE") for name in os.environ):
-            # The operator does not need it.
-            from operator_runner import shell_completion  # noqa: PLC0415
-
-            shell_completion.install()
-        return super().__call__(*args, **kwargs)
-
     def invoke(self, ctx: click.Context) -> Any:
         """Execute a command; Ctrl-C, also while modules are imported, is the exit status 130."""
         try:
@@ -129,10 +118,3 @@ def main() -> None:
 def version(context: click.Context) -> None:
     """Print the version."""
     click.echo(f"{context.find_root().info_name} {__version__}")
-
-
-def complete_for_kubectl() -> None:
-    """Complete `kubectl operator-runner`: kubectl calls it with all words after that."""
-    from operator_runner.shell_completion import print_for_kubectl  # noqa: PLC0415 (rarely used)
-
-    print_for_kubectl(main, sys.argv[1:])

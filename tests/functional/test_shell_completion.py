@@ -1,10 +1,8 @@
-"""Completion in bash, zsh and fish, typed in each shell, and that of kubectl for the plugin."""
+"""Completion in bash, zsh and fish, typed in each shell."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -12,11 +10,10 @@ import pexpect
 import pytest
 import yaml
 
-from tests.functional.test_operator import KIND, echo
+from tests.functional.test_operator import echo
 from tests.support.debian import program
 from tests.support.kubectl import Kubectl
-from tests.support.operator import REPOSITORY, Operator
-from tests.support.runner_cli import RunnerCli
+from tests.support.operator import REPOSITORY
 from tests.support.scaffold import OPERATOR_RUNNER
 
 PAGE = REPOSITORY / "docs" / "commands.md"
@@ -60,9 +57,9 @@ def test_the_shell_completes_what_is_typed(
     words = (
         "operator-runner",
         "tre\t",
-        f"--kubeconfig={tmp_path}/cluster-of\t",
+        f"--kubeconfig {tmp_path}/cluster-of\t",
         f"-n {kubectl.namespace[:-2]}\t",
-        "--output=y\t",
+        "--output y\t",
         "--all-n\t",
         "echoe\t",
         f">{file}",
@@ -88,60 +85,6 @@ def test_the_shell_completes_what_is_typed(
         assert (tree["kind"], tree["name"]) == ("Echo", "page")
     finally:
         terminal.close(force=True)
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("get ech", {"echoes", "echoes/page"}),
-        ("get echoes/p", {"echoes/page"}),
-        ("tree ech", {"echoes/page"}),
-        ("runs --output=", {"wide", "name", "json", "yaml"}),
-        ("get --kubeconfig=", set()),
-    ],
-)
-def test_kubectl_completes_its_plugin(
-    environment: dict[str, str], kubectl: Kubectl, words: str, expected: set[str]
-) -> None:
-    """`kubectl __complete`, which the scripts of `kubectl completion` call."""
-    kubectl.apply(echo("page"))
-    command, *rest = words.split()
-    place = f"--namespace={kubectl.namespace}"
-    done = subprocess.run(
-        [kubectl.program, "__complete", "operator-runner", command, place, *rest],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    *found, directive = done.stdout.splitlines()
-    assert {each.partition("\t")[0] for each in found} == expected
-    assert directive == (":4" if expected else ":0"), done.stderr
-
-
-def test_runs_are_completed(
-    cli: RunnerCli, environment: dict[str, str], operator: Operator, kubectl: Kubectl
-) -> None:
-    """With the resource and the outcome of each, as zsh and fish show beside it."""
-    kubectl.apply(echo())
-    operator.start()
-    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=180s")
-    where = f"--work-dir={operator.scratch / 'work'}"
-    run_id = json.loads(cli("runs", "-o", "json", where))["items"][0]["id"]
-    for command in ("show", "logs"):
-        done = subprocess.run(
-            [OPERATOR_RUNNER],
-            env=environment
-            | {
-                "_OPERATOR_RUNNER_COMPLETE": "fish_complete",
-                "COMP_WORDS": f"operator-runner runs {command} {where} ",
-                "COMP_CWORD": "",
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert re.search(rf"^plain,{run_id}\techo/a Succeeded$", done.stdout, re.MULTILINE)
 
 
 def test_the_resource_of_one_reconcile_is_completed(
