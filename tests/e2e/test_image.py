@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, V1ALPHA1, nginx
 from tests.support.operator import REPOSITORY
 from tests.support.runner_cli import RunnerCli
-from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("images")
@@ -113,7 +111,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, cluster: Cluster, kubect
     eventually(is_well, seconds=180, details=details)
     kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     _converts_through_its_service(deployed, kubectl)
-    _previews_in_its_pod(cluster, kubectl)
+    _previews_in_its_pod(deployed, cluster, kubectl)
     status = deployed("exec", MANAGER, "--", "cat", "/proc/1/status").splitlines()
     fields = dict(line.split(":", 1) for line in status)
     assert fields["Uid"].split() == [str(USER_ID)] * 4
@@ -167,21 +165,12 @@ def _converts_through_its_service(deployed: Kubectl, kubectl: Kubectl) -> None:
     assert config["caBundle"] == secret["data"]["ca.crt"]
 
 
-def _previews_in_its_pod(cluster: Cluster, kubectl: Kubectl) -> None:
-    """Assert that `diff --deployed` runs the role of the image, and prints what it would change."""
+def _previews_in_its_pod(deployed: Kubectl, cluster: Cluster, kubectl: Kubectl) -> None:
+    """Assert that `diff` in the Pod runs the role of the image, and prints what it would change."""
 
     def diff() -> subprocess.CompletedProcess[str]:
-        name = MANAGER.removeprefix("deployment/")
-        return subprocess.run(
-            [
-                *(OPERATOR_RUNNER, "diff", f"{KIND}/web", f"--deployed={SYSTEM}/{name}"),
-                *(f"--namespace={kubectl.namespace}", f"--kubeconfig={cluster.kubeconfig}"),
-            ],
-            env=os.environ | {"PATH": f"{cluster.bin}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        place = f"--namespace={kubectl.namespace}"
+        return deployed.run("exec", MANAGER, "--", "operator-runner", "diff", f"{KIND}/web", place)
 
     # The operator leaves the edit to the preview.
     cli = RunnerCli(cluster.kubeconfig, kubectl.namespace)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 _DIFFERENT, _ERROR = 1, 2
 """Exit statuses, as those of `kubectl diff`."""
-_DEPLOYED_DIFFERENT = 10
-"""Exit status of differences in a container: `kubectl exec` has status 1 for its own errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +79,6 @@ class _DiffOptions:
     show_default=True,
 )
 @click.option(
-    "--deployed",
-    metavar="NAMESPACE/DEPLOYMENT",
-    default=None,
-    help="Use the project in the image of a running operator, by kubectl exec.",
-)
-@click.option("--status-of-differences", default=_DIFFERENT, type=int, hidden=True)
-@click.option(
     "--executor",
     type=click.Choice(["warm", "cold"]),
     default=None,
@@ -108,7 +98,6 @@ def diff(
     *,
     wanted: str,
     project: Path,
-    deployed: str | None,
     executor: ExecutorName | None,
     timeout: timedelta,
     output: OutputFormat,
@@ -116,7 +105,6 @@ def diff(
     kubeconfig: Kubeconfig,
     all_: bool,
     all_namespaces: bool,
-    status_of_differences: int,
     **lookup: Any,
 ) -> None:
     """Preview what the role of a resource would change.
@@ -128,8 +116,6 @@ def diff(
         check_selection(wanted, all_=all_, all_namespaces=all_namespaces)
     elif not (all_ or all_namespaces):
         raise click.UsageError("name one resource as KIND/NAME, or add --all or --all-namespaces")
-    if deployed is not None:
-        _run_deployed(deployed, kubeconfig)
     logs.configure(None, "error")
     kubeconfig = kubeconfig.absolute()
     os.chdir(project)
@@ -141,7 +127,7 @@ def diff(
             status = asyncio.run(_diff(settings, watches, kubeconfig, options))
     except (ApiError, ConfigError, OSError) as error:
         _fail(error)
-    sys.exit(status_of_differences if status == _DIFFERENT else status)
+    sys.exit(status)
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -229,30 +215,3 @@ async def _resources(
     everywhere = options.all_namespaces
     async for resource in project.all(options.wanted, options.namespace, everywhere=everywhere):
         yield resource
-
-
-def _run_deployed(deployed: str, kubeconfig: Kubeconfig) -> NoReturn:
-    """Run the same command in the operator's container, and exit with its status."""
-    namespace, _, name = deployed.partition("/")
-    if not namespace or not name:
-        raise click.UsageError(
-            f"--deployed={deployed}: write NAMESPACE/DEPLOYMENT of the running operator"
-        )
-    given = iter(sys.argv[2:])
-    passed: list[str] = []
-    for word in given:
-        option, equals, _ = word.partition("=")
-        if option in {"--deployed", "--kubeconfig", "--context", "--project"}:
-            if not equals:
-                next(given, None)
-        else:
-            passed.append(word)
-    command = ["kubectl", *kubeconfig.flags()]
-    command += ["exec", f"--namespace={namespace}", f"deployment/{name}", "--"]
-    command += ["operator-runner", "diff", f"--status-of-differences={_DEPLOYED_DIFFERENT}"]
-    try:
-        status = subprocess.run([*command, *passed], check=False).returncode
-    except OSError as error:
-        click.echo(f"Error: cannot run kubectl, which --deployed needs: {error}", err=True)
-        sys.exit(_ERROR)
-    sys.exit({0: 0, _DEPLOYED_DIFFERENT: _DIFFERENT}.get(status, _ERROR))

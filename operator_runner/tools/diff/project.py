@@ -217,8 +217,8 @@ class ProjectPreview:
                         yield WatchedResource(body, watch)
                 except Forbidden as error:
                     self.forbidden.append(
-                        f"{error}; grant the permission to list {resource.plural}, or use "
-                        "--deployed NAMESPACE/DEPLOYMENT"
+                        f"{error}; grant the permission to list {resource.plural}, or run diff in "
+                        "a Pod of the operator"
                     )
 
     async def _bodies(
