@@ -291,6 +291,8 @@ def _watch(project: Project, api_plan: ApiPlan) -> str:
         "  # markUnsafe, nativeTypes, kstatus, and `ownership: refuse`.\n"
         "  profile: strict\n"
         f"{'' if is_playbook else _ROLE_KEYS}"
+        "  # A run that hangs is ended, and repeated.\n"
+        "  timeout: 10m\n"
         "  # Objects that a run no longer writes are deleted.\n"
         "  prune: true\n"
     )

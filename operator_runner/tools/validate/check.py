@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -45,6 +46,12 @@ from operator_runner.tools.validate.task_reader import Content, Expression
 from operator_runner.tools.validate.values import short_name
 
 _HEADER = "#jinja2:"
+_GATHERING = {"setup", "gather_facts"}
+_FACTS = re.compile(
+    r"ansible_(facts|architecture|date_time|default_ipv4|distribution(_\w+)?|env|fqdn|hostname"
+    r"|kernel|os_family|processor_vcpus|python_version|user_id)"
+)
+"""The map of facts, and the variables of those that roles use, which Ansible sets too."""
 
 
 def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]:
@@ -260,9 +267,29 @@ class _Checker:
                 )
         for number, name, message in undefined(used, definitions, fields):
             self._sources.found.append(Finding(path, line(number, name), message))
-        for number, name, message in self._deprecated_names(used, definitions, fields):
+        warnings = (
+            *self._deprecated_names(used, definitions, fields),
+            *(() if fields.has_facts else self._missing_facts(used, definitions)),
+        )
+        for number, name, message in warnings:
             place = line(number, name)
             self._sources.found.append(Finding(path, place, message, is_error=False))
+
+    def _missing_facts(
+        self, used: Uses, definitions: Definitions
+    ) -> Iterator[tuple[int, str, str]]:
+        contents = self._sources.contents.values()
+        actions = {short_name(each.name) for content in contents for each in content.actions}
+        if actions & _GATHERING:
+            return
+        for use in used.variables:
+            is_known = use.name in definitions.others | definitions.guarded
+            if not is_known and _FACTS.fullmatch(use.name):
+                message = (
+                    f"'{use.name}' is undefined: the watch has `gatherFacts: false`; remove that "
+                    "key, or gather facts with ansible.builtin.setup"
+                )
+                yield use.line, use.name, message
 
     def _deprecated_names(
         self, used: Uses, definitions: Definitions, fields: SpecFields

@@ -33,6 +33,8 @@ class SpecFields:
     is_open: bool = False
     """Whether resources may have further fields: no CRD is in the project, or it allows any."""
     is_snake_case: bool = True
+    has_facts: bool = True
+    """Whether runs gather facts of the host."""
 
     def __or__(self, other: SpecFields) -> SpecFields:
         """Return the variables of the kinds of both."""
@@ -42,6 +44,7 @@ class SpecFields:
             self.others | other.others,
             self.is_open or other.is_open,
             self.is_snake_case and other.is_snake_case,
+            self.has_facts and other.has_facts,
         )
 
     def keys_at(self, path: Path) -> frozenset[str] | None:
@@ -84,6 +87,8 @@ def spec_fields(watch: Watch, objects: Iterable[Json]) -> SpecFields:
         frozenset(others),
         schema is None or _is_open(schema),
         watch.snake_case_parameters,
+        # A playbook is a play of its own.
+        watch.gather_facts or watch.content.role is None,
     )
 
 

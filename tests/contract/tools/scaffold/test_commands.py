@@ -21,7 +21,7 @@ def test_init_makes_a_kind_as_well(tmp_path: Path) -> None:
     (watch,) = yaml.safe_load((root / "watches.yaml").read_text())
     gvk = {"version": "v1", "group": "web.example.com", "kind": "Page"}
     role = {"role": "page", "apply": "server-side", "gatherFacts": False}
-    assert watch == gvk | role | {"profile": "strict", "prune": True}
+    assert watch == gvk | role | {"profile": "strict", "timeout": "10m", "prune": True}
     assert (root / "roles/page/tasks/main.yml").is_file()
 
 

@@ -475,6 +475,20 @@ def test_tests_of_undefined_variables_fail_with_native_types_alone(tmp_path: Pat
     assert "roles/site/tasks/main.yml:2: 'retries' is undefined" in done.stderr
 
 
+def test_facts_that_a_watch_does_not_gather_are_reported(tmp_path: Path) -> None:
+    """Unless a task gathers them, or they have a default."""
+    watch = "- {group: example.com, version: v1, kind: Site, role: site, gatherFacts: false}\n"
+    main = "roles/site/tasks/main.yml"
+    task = "- debug: {msg: '{{ ansible_facts.distribution }}, {{ ansible_env | default(1) }}'}\n"
+    done = validate(write(tmp_path, {"watches.yaml": watch, main: task}))
+    message = "'ansible_facts' is undefined: the watch has `gatherFacts: false`; remove that key"
+    assert f"{main}:1: {message}" in done.stderr
+    assert "'ansible_env' is undefined" not in done.stderr
+    assert done.returncode == 0
+    write(tmp_path, {main: "- setup: {gather_subset: [min]}\n" + task})
+    assert message not in validate(tmp_path).stderr
+
+
 def test_removed_modules_are_errors_with_their_successor(tmp_path: Path) -> None:
     """They fail in each run."""
     files = {"roles/site/tasks/main.yml": "- k8s_facts: {kind: Pod}\n- k8s_status: {kind: Pod}\n"}

@@ -142,7 +142,7 @@ def test_the_watch_names_the_generated_files(
     """It names the generated files, the playbook if there are both, and has the best settings."""
     (entry,) = watches(plan_api(project, new_api(**how)))
     gvk = {"version": "v1alpha1", "group": "cache.example.com", "kind": "Memcached"}
-    safe = {"profile": "strict", "prune": True}
+    safe = {"profile": "strict", "timeout": "10m", "prune": True}
     assert entry == gvk | serves | safe
 
 
