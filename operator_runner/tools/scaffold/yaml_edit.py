@@ -18,17 +18,17 @@ _Edit = tuple[int, int, str]
 """Begin and end in the text, and what to put there."""
 
 
-class _Loader(yaml.SafeLoader):
+class _TagLoader(yaml.SafeLoader):
     """Reads tags of Ansible, such as !unsafe and !vault, as plain texts."""
 
 
-_Loader.add_multi_constructor("!", lambda loader, _suffix, node: loader.construct_scalar(node))
+_TagLoader.add_multi_constructor("!", lambda loader, _suffix, node: loader.construct_scalar(node))
 
 
 def load_tagged(text: str, source: str) -> Any:
     """Return the only document of a text. Raises ConfigError that starts with `source`."""
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
+        return yaml.load(text, _TagLoader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{source}: invalid YAML: {error}") from error
 
@@ -41,12 +41,12 @@ def edit(text: str, wanted: Any, dump: Dump) -> str | None:
     anchors and flow style do not allow it.
     """
     text = text if text.endswith("\n") else text + "\n"
-    root = yaml.compose(text, _Loader)
+    root = yaml.compose(text, _TagLoader)
     if root is None:
         return None
     result = _Editor(text, dump).result(root, wanted)
     try:
-        return result if yaml.load(result, _Loader) == wanted else None  # noqa: S506
+        return result if yaml.load(result, _TagLoader) == wanted else None  # noqa: S506
     except yaml.YAMLError:
         return None
 
@@ -124,7 +124,7 @@ class _Editor:
                 yield at, at, textwrap.indent(self._dump([value]), " " * column)
 
     def _value(self, node: yaml.Node) -> Any:
-        return _Loader("").construct_document(node)
+        return _TagLoader("").construct_document(node)
 
     def _after(self, node: yaml.Node) -> int:
         """Return the begin of the line after a value; comments below belong to what follows."""
