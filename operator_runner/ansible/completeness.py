@@ -5,7 +5,8 @@ A task that is skipped because its `when` is false is part of a complete run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,24 @@ _BAD_COUNTS = {
     "ignored": "a task failed and was ignored",
 }
 """Counts of the recap, and what they mean."""
+
+
+_PARTIAL = ("--check", "--limit", "--skip-tags", "--start-at-task", "--step", "--tags")
+_PARTIAL_LETTERS = ("-C", "-l", "-t")
+_PARTIAL_VARIABLES = ("ANSIBLE_RUN_TAGS", "ANSIBLE_SKIP_TAGS")
+
+
+def partial_by(arguments: str, environment: Mapping[str, str]) -> str:
+    """Return what makes runs leave out tasks or changes, empty if nothing does.
+
+    `arguments` are those for ansible-playbook; long ones may be abbreviated.
+    """
+    for word in shlex.split(arguments):
+        name = word.partition("=")[0]
+        is_long = name.startswith("--") and any(each.startswith(name) for each in _PARTIAL)
+        if (is_long and name != "--") or name.startswith(_PARTIAL_LETTERS):
+            return name
+    return next((name for name in _PARTIAL_VARIABLES if environment.get(name)), "")
 
 
 @dataclass(slots=True)

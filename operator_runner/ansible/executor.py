@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
@@ -16,6 +17,7 @@ import structlog
 
 from operator_runner.ansible import rerun_command
 from operator_runner.ansible.cold.launcher import ColdLauncher
+from operator_runner.ansible.completeness import partial_by
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.no_log import Censor
 from operator_runner.ansible.outcome import OutcomeBuilder
@@ -279,6 +281,8 @@ class AnsibleExecutor:
         if not outcome.incomplete and (run.is_adopted or run.left_processes):
             fault = "an earlier operator" if run.is_adopted else "processes that outlive the run"
             outcome = replace(outcome, incomplete=f"{fault} may have sent requests of it")
+        if not outcome.incomplete and (cause := partial_by(self._ansible.args, os.environ)):
+            outcome = replace(outcome, incomplete=f"{cause} leaves out tasks or changes")
         return outcome, run.left_processes
 
 

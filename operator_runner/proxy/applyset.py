@@ -35,6 +35,8 @@ _PROTECTED = {
     ("apiextensions.k8s.io", "customresourcedefinitions"): "CustomResourceDefinition",
     ("", "namespaces"): "Namespace",
     ("", "persistentvolumeclaims"): "PersistentVolumeClaim",
+    # Its deletion deletes the namespace of its name, on OpenShift.
+    ("project.openshift.io", "projects"): "Namespace",
 }
 """Kinds of `prune.kinds`, by group and resource."""
 _SUFFIX = "-uid"
@@ -73,7 +75,9 @@ class Members:
 
     `objects` has the version of the API by which each was written. `kinds`, such as
     `Deployment.apps`, and `namespaces` are where members may be; those in `recorded` are in the
-    annotations of the resource. `is_listed` is whether members of earlier processes are known.
+    annotations of the resource. `is_listed` is whether all members are known: none of an earlier
+    process, or of a run that was ended, whose last responses were not seen. `is_running` is whether
+    the last run has not reached its end.
     """
 
     owner: Owner
@@ -82,6 +86,7 @@ class Members:
     namespaces: set[str] = field(default_factory=set)
     recorded: frozenset[str] = frozenset()
     is_listed: bool = False
+    is_running: bool = False
 
     @property
     def id(self) -> str:
@@ -130,13 +135,15 @@ class Members:
 class RunMembers:
     """What one run wants of the members of its resource.
 
-    `wanted` are the objects that it wrote or read by name. `seen` has, of each object in a
-    response, its label and whether it is owned by reference.
+    `wanted` are the objects that it wrote or read by name, `uids` those that it saw: two groups of
+    the API may have the same one. `seen` has, of each object in a response, its label and whether
+    it is owned by reference.
     """
 
     members: Members
     is_dry_run: bool = False
     wanted: set[ObjectKey] = field(default_factory=set)
+    uids: set[str] = field(default_factory=set)
     seen: dict[ObjectKey, tuple[str | None, bool]] = field(default_factory=dict)
 
     def on_request(self, method: str, info: RequestInfo, field_selector: str = "") -> None:
@@ -159,16 +166,19 @@ class RunMembers:
         label = label_of(metadata)
         if method != "DELETE":
             self.wanted.add(key)
+            self.uids.add(uid_in(metadata))
             self.seen[key] = label, _is_referenced(self.members.owner, metadata)
         if method != "DELETE" and label == self.members.id:
             self.members.objects[key] = info.version
         else:
             self.members.objects.pop(key, None)
 
-    def may_join(self, info: RequestInfo) -> bool:
-        """Return whether a patch of an object may make it a member."""
+    def may_join(self, info: RequestInfo, live: Json | None, *, is_whole: bool) -> bool:
+        """Return whether a write of an object may make it a member; see `patch`."""
+        if live is not None:
+            return not live or _is_referenced(self.members.owner, live)
         label, is_referenced = self.seen.get(ObjectKey.of(info), (None, False))
-        return is_referenced and label != self.members.id
+        return is_whole or (is_referenced and label != self.members.id)
 
     def patch(
         self, info: RequestInfo, body: Json, *, live: Json | None, is_whole: bool
@@ -246,8 +256,10 @@ def refusal(owner: Owner, metadata: Json) -> str:
         return "it is no longer a member"
     if metadata.get("deletionTimestamp"):
         return "it is being deleted"
-    if uid_in(metadata) == owner.uid or not _is_only_owner(owner, metadata):
+    if uid_in(metadata) in {"", owner.uid} or not _is_only_owner(owner, metadata):
         return "it has another owner"
+    if _is_left_out(metadata):
+        return "its name was generated, or Helm deletes it"
     return f"annotation {PRUNE_ANNOTATION}" if is_disabled(metadata) else ""
 
 
@@ -274,22 +286,29 @@ def group_and_kind(kind: str) -> tuple[str, str]:
 
 
 def _is_member(info: RequestInfo, metadata: Json) -> bool:
-    """Return whether a new object becomes a member.
+    """Return whether a new object becomes a member."""
+    name = str(info.name or metadata.get("name") or "")
+    return bool(name) and can_be_owned(info) and not _is_left_out({**metadata, "name": name})
+
+
+def _is_left_out(metadata: Json) -> bool:
+    """Return whether an object is never a member.
 
     One with a random name is another one in each run, and Helm deletes the objects of releases.
     """
-    name = str(info.name or metadata.get("name") or "")
     annotations = metadata.get("annotations")
     keys = annotations if isinstance(annotations, dict) else {}
-    is_helm = name.startswith(_HELM_RELEASE) or any(
-        str(key).startswith(_HELM_ANNOTATIONS) for key in keys
+    return (
+        bool(metadata.get("generateName"))
+        or str(metadata.get("name")).startswith(_HELM_RELEASE)
+        or any(str(key).startswith(_HELM_ANNOTATIONS) for key in keys)
     )
-    return bool(name) and can_be_owned(info) and not is_helm
 
 
 def _is_referenced(owner: Owner, metadata: Json) -> bool:
-    """Return whether `owner` is the only owner of an object by reference."""
-    return bool(metadata.get("ownerReferences")) and _is_only_owner(owner, metadata)
+    """Return whether an object can be a member, with `owner` as its only owner by reference."""
+    has_references = bool(metadata.get("ownerReferences"))
+    return has_references and _is_only_owner(owner, metadata) and not _is_left_out(metadata)
 
 
 def _is_only_owner(owner: Owner, metadata: Json) -> bool:

@@ -184,7 +184,8 @@ class Admission:
         if not has_metadata or not can_be_owned(replace(info, subresource="")):
             return decision
         is_whole = is_create or write.replaces_object
-        if not info.subresource and (is_whole or members.may_join(info)):
+        live = {} if is_create else decision.live
+        if not info.subresource and members.may_join(info, live, is_whole=is_whole):
             try:
                 await self._announce(write.grant, info)
             except ApiError as error:
@@ -192,7 +193,6 @@ class Admission:
                 raise error_of_request(error, what) from error
         if write.media_type == bodies.JSON_PATCH:
             return _then(decision, _refuse_label)
-        live = {} if is_create else decision.live
         patch = partial(members.patch, info, live=live, is_whole=is_whole)
         return _then(decision, partial(bodies.add_owner, write.media_type, patch_for=patch))
 

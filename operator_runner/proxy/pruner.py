@@ -53,6 +53,9 @@ class ObjectPruner:
             # Kinds are recorded before the first object of them is created.
             known.is_listed = not known.kinds
         known.read(resource)
+        if not is_dry_run:
+            known.is_listed = known.is_listed and not known.is_running
+            known.is_running = True
         return RunMembers(known, is_dry_run)
 
     def forget(self, *refs: ObjectRef) -> None:
@@ -92,13 +95,14 @@ class ObjectPruner:
     async def prune(self, run: RunMembers, prune: Prune, fence: Fence) -> PruneResult:
         """Delete the members that a complete run did not want. Raises Fenced."""
         result = PruneResult()
+        run.members.is_running = False
         if not run.members.is_listed:
             result.refused += await self._list(run.members)
         orphans = await self._orphans(run, prune)
         for ref in applyset.in_deletion_order(orphans):
             key = orphans[ref]
             try:
-                why = await self._delete(run.members, key, prune, fence)
+                why = await self._delete(run, key, prune, fence)
             except Fenced:
                 raise
             except ApiError as error:
@@ -121,7 +125,7 @@ class ObjectPruner:
                 body = await self._api.request("GET", _path(run.members, orphans[ref]))
             except NotFound:
                 continue
-            if not applyset.refusal(run.members.owner, body["metadata"]):
+            if not _refusal(run, body["metadata"]):
                 found.append(body)
         return found
 
@@ -138,12 +142,13 @@ class ObjectPruner:
             found[ObjectRef(kind.gvk, key.namespace, key.name)] = key
         return found
 
-    async def _delete(self, members: Members, key: ObjectKey, prune: Prune, fence: Fence) -> str:
+    async def _delete(self, run: RunMembers, key: ObjectKey, prune: Prune, fence: Fence) -> str:
         """Delete an object if it is still a member; return why not, empty if it was deleted."""
+        members = run.members
         path = _path(members, key)
         for attempt in range(1, _ATTEMPTS + 1):
             live = await self._metadata.at(path)
-            why = applyset.refusal(members.owner, live) if live else "it does not exist"
+            why = _refusal(run, live) if live else "it does not exist"
             if why:
                 # Controllers copy labels, as from a Service to its EndpointSlices.
                 if not applyset.is_disabled(live):
@@ -201,6 +206,14 @@ class ObjectPruner:
         """Return the resource of a kind such as `Deployment.apps`, None if it is not served."""
         group, name = applyset.group_and_kind(kind)
         return await self._discovery.preferred(group, name)
+
+
+def _refusal(run: RunMembers, metadata: Json) -> str:
+    """Return why a live object that the run did not want is not deleted, empty if it is."""
+    why = applyset.refusal(run.members.owner, metadata)
+    if not why and metadata["uid"] in run.uids:
+        return "the run has written or read it in another group of the API"
+    return why
 
 
 def _path(members: Members, key: ObjectKey) -> str:

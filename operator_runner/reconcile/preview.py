@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from operator_runner.core.errors import RunError
+from operator_runner.core.errors import ApiError, RunError
 from operator_runner.core.json_bounds import failure_reason
 from operator_runner.core.model import Json, ObjectRef, Prune, RunContent, RunRequest, Watch
 from operator_runner.core.object_diff import ObjectDifference, object_difference
@@ -113,13 +113,17 @@ class Previewer:
             outcome = await self._executor.run(request, tasks)
             differences = [*result.differences()]
             is_whole = is_complete(outcome) and not (cleanup or tasks.tasks or result.refused)
+            unknown = [*tasks.tasks, *(f"request {each}" for each in result.refused)]
             if watch.prune is not None and is_whole:
-                orphans = await self._access.orphans(run_id, watch.prune)
-                differences += filter(None, (object_difference(each, None) for each in orphans))
+                try:
+                    orphans = await self._access.orphans(run_id, watch.prune)
+                    differences += filter(None, (object_difference(each, None) for each in orphans))
+                except ApiError as error:
+                    unknown.append(f"prune: {error}")
         return Preview(
             ref,
             tuple(differences),
-            (*tasks.tasks, *(f"request {each}" for each in result.refused)),
+            tuple(unknown),
             "" if outcome.successful else failure_line(outcome.failures, _MESSAGE_BYTES),
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.ansible.completeness import Completeness
+from operator_runner.ansible.completeness import Completeness, partial_by
 from operator_runner.core.model import RunEvent
 
 START = "playbook_on_task_start"
@@ -46,3 +46,23 @@ def test_a_run_is_complete_unless_something_was_left_undone(
         found.add(event)
     assert found.fault(recap).startswith(expected)
     assert bool(found.fault(recap)) is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "expected"),
+    [
+        ("", {}, ""),
+        ("--vault-password-file=/vault -e a=b --timeout 3 --tree x", {}, ""),
+        ("--start-at-task='Show the title'", {}, "--start-at-task"),
+        ("-vv --skip a", {}, "--skip"),
+        ("-tconfig", {}, "-tconfig"),
+        ("-C", {}, "-C"),
+        ("", {"ANSIBLE_RUN_TAGS": "config"}, "ANSIBLE_RUN_TAGS"),
+        ("", {"ANSIBLE_SKIP_TAGS": ""}, ""),
+    ],
+)
+def test_arguments_by_which_runs_are_partial(
+    arguments: str, environment: dict[str, str], expected: str
+) -> None:
+    """Such a run leaves out tasks, whose objects are wanted all the same."""
+    assert partial_by(arguments, environment) == expected

@@ -71,6 +71,9 @@ def test_only_what_belongs_to_the_resource_alone_is_deleted(owner: Owner) -> Non
         member(owner, deletionTimestamp="2026-01-01T00:00:00Z"),
         member(owner, annotations=disabled),
         member(owner, uid=owner.uid),
+        member(owner, uid=""),
+        member(owner, generateName="web-"),
+        member(owner, annotations={"meta.helm.sh/release-name": "web"}),
     ):
         assert refusal(owner, metadata), metadata
 
@@ -149,6 +152,21 @@ def test_a_write_labels_only_objects_that_the_resource_owns_by_reference(owner: 
     assert label({"labels": {PART_OF: "applyset-x-v1"}}) == "applyset-x-v1"
     assert label({"labels": {"app": "web"}}, forged) is None
     assert label({"annotations": owner.annotations}, forged) is None
+    # Helm creates its objects through the proxy too, which gives them the owner.
+    for others in ({"annotations": {"meta.helm.sh/release-name": "a"}}, {"generateName": "web-"}):
+        assert label({"ownerReferences": [owner.reference], **others}) is None
+
+
+def test_only_kinds_of_objects_that_may_join_are_recorded(owner: Owner) -> None:
+    """Not that of an object of others, which no write makes a member."""
+    run = RunMembers(Members(owner))
+    assert run.may_join(WEB, {}, is_whole=True)
+    assert run.may_join(WEB, {"ownerReferences": [owner.reference]}, is_whole=True)
+    assert not run.may_join(WEB, {"name": "web"}, is_whole=True)
+    assert run.may_join(WEB, None, is_whole=True)
+    assert not run.may_join(WEB, None, is_whole=False)
+    run.on_response("GET", WEB, member(owner, labels={}))
+    assert run.may_join(WEB, None, is_whole=False)
 
 
 def test_a_patch_of_a_member_is_not_changed(owner: Owner) -> None:
