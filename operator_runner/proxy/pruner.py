@@ -80,23 +80,28 @@ class ObjectPruner:
             if not known.add(kind, info.namespace):
                 return ""
             known.kinds |= kinds
-            before = known.recorded
-            annotations = known.annotations(f"operator-runner/{__version__}")
-            ref = known.owner.ref
-            path = (await self._discovery.resource(ref.gvk)).path(ref.namespace, ref.name)
-            metadata = {"uid": known.owner.uid, "annotations": annotations}
-            try:
-                written = await self._metadata.merge(path, metadata, fence)
-            except BaseException:
-                known.recorded = before
-                raise
-            return str(written.get("resourceVersion") or "")
+            return await self._record(known, fence)
+
+    async def _record(self, known: Members, fence: Fence) -> str:
+        """Write the annotations of a resource; return its new resourceVersion. Raises ApiError."""
+        before = known.recorded
+        annotations = known.annotations(f"operator-runner/{__version__}")
+        ref = known.owner.ref
+        path = (await self._discovery.resource(ref.gvk)).path(ref.namespace, ref.name)
+        metadata = {"uid": known.owner.uid, "annotations": annotations}
+        try:
+            written = await self._metadata.merge(path, metadata, fence)
+        except BaseException:
+            known.recorded = before
+            raise
+        return str(written.get("resourceVersion") or "")
 
     async def prune(self, run: RunMembers, prune: Prune, fence: Fence) -> PruneResult:
         """Delete the members that a complete run did not want. Raises Fenced."""
         result = PruneResult()
         run.members.is_running = False
-        if not run.members.is_listed:
+        has_listed = not run.members.is_listed
+        if has_listed:
             result.refused += await self._list(run.members)
         orphans = await self._orphans(run, prune)
         for ref in applyset.in_deletion_order(orphans):
@@ -112,7 +117,31 @@ class ObjectPruner:
                     _log.debug("Not pruned", object=str(ref), reason=why)
                 else:
                     result.deleted.append(ref)
+        if has_listed and not result.refused:
+            try:
+                result.version = await self._forget_kinds(run.members, fence)
+            except Fenced:
+                raise
+            except ApiError as error:
+                result.refused.append(str(error))
         return result
+
+    async def _forget_kinds(self, known: Members, fence: Fence) -> str:
+        """Drop kinds without members, which a newer role may have no permission to list.
+
+        Returns the new resourceVersion of the resource, empty if nothing was to be written. Raises
+        ApiError.
+        """
+        used = {(key.group, key.resource) for key in known.objects}
+        async with self._lock:
+            for kind in sorted(known.kinds):
+                resource = await self._find(kind)
+                # A kind that is not served now may be served again, with its objects.
+                if resource and (resource.gvk.group, resource.plural) not in used:
+                    known.kinds.discard(kind)
+                    self._kinds.get(known.owner.ref.gvk, set()).discard(kind)
+            is_known = known.recorded <= {*known.kinds, *(f"{each}/" for each in known.namespaces)}
+            return "" if is_known else await self._record(known, fence)
 
     async def preview(self, run: RunMembers, prune: Prune) -> list[Json]:
         """Return the objects that `prune` would delete. Raises ApiError."""

@@ -277,8 +277,11 @@ class Proxy:
         if incomplete:
             return PruneResult(skipped=len(candidates(grant.members, prune)))
         result = await self.pruner.prune(grant.members, prune, grant.fence)
+        owner = grant.owner.ref
         for ref in result.deleted:
-            self._observer.on_write(grant.owner.ref, ref, "", "delete")
+            self._observer.on_write(owner, ref, "", "delete")
+        if result.version:
+            self._observer.on_write(owner, owner, result.version, "patch")
         return result
 
     async def orphans(self, run_id: str, prune: Prune) -> Sequence[Json]:

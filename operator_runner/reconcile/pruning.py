@@ -29,12 +29,14 @@ _WAITING = "the role asks to be run again (requeue_after)"
 class PruneResult:
     """The objects that were deleted, and why others were not: object and error, or kind and error.
 
-    `skipped` are those that a run which was not complete did not write.
+    `skipped` are those that a run which was not complete did not write. `version` is the new
+    resourceVersion of the resource, empty if it was not written.
     """
 
     deleted: list[ObjectRef] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     skipped: int = 0
+    version: str = ""
 
 
 PruneFunction: TypeAlias = Callable[[str, Prune, str], Awaitable[PruneResult]]

@@ -33,6 +33,7 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 PRUNE = Prune()
 PRUNED = replace(WATCH, prune=PRUNE, blacklist=frozenset())
+KINDS = "applyset.kubernetes.io/contains-group-kinds"
 SEQUENCE = "test.example.com/sequence"
 STYLES = ("module", "apply", "create", "replace")
 
@@ -555,6 +556,33 @@ async def guarding(admin: Administrator, wanted: Wanted) -> AsyncIterator[None]:
         for suffix in ("ybindings", "ies"):
             await admin.request("DELETE", f"{collection}{suffix}/{name}")
     await until(held=False)
+
+
+async def test_a_kind_without_members_is_no_longer_recorded(
+    admin: Administrator, proxy: Proxy
+) -> None:
+    """So that a role that has stopped writing it needs no permission to list it for ever."""
+    name = f"{admin.namespace}-kinds"
+    await admin.create(admin.config_maps, config_map(name))
+    old, new = (Wanted(each, kind, "kinds") for each, kind in admin.collections()[:2])
+
+    async def run(*wanted: Wanted) -> str:
+        owner = await admin.get(f"{admin.config_maps}/{name}") or {}
+        async with run_of(proxy, owner) as role:
+            for each in wanted:
+                await role.write("module", each, each.body("kinds"))
+            await role.prune()
+        body = await admin.get(f"{admin.config_maps}/{name}") or {}
+        kinds: str = body["metadata"]["annotations"][KINDS]
+        return kinds
+
+    assert len((await run(old, new)).split(",")) == 2
+    assert len((await run(new)).split(",")) == 2
+    restart(proxy, admin.connection)
+    kept = await run(new)
+    assert kept.partition(".")[0] == new.kind
+    assert await run(new) == kept
+    assert len((await run(old, new)).split(",")) == 2
 
 
 async def test_an_edit_without_orphans_costs_no_request(
