@@ -149,6 +149,7 @@ class AnsibleExecutor:
         self._launcher = launcher
         self._rundirs = rundirs
         self._ansible = ansible
+        self._partial_by = partial_by(ansible.args, os.environ)
 
     async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
         """Run a play to its end or its timeout; see the port."""
@@ -281,8 +282,8 @@ class AnsibleExecutor:
         if not outcome.incomplete and (run.is_adopted or run.left_processes):
             fault = "an earlier operator" if run.is_adopted else "processes that outlive the run"
             outcome = replace(outcome, incomplete=f"{fault} may have sent requests of it")
-        if not outcome.incomplete and (cause := partial_by(self._ansible.args, os.environ)):
-            outcome = replace(outcome, incomplete=f"{cause} leaves out tasks or changes")
+        if not outcome.incomplete and self._partial_by:
+            outcome = replace(outcome, incomplete=f"{self._partial_by} leaves out tasks or changes")
         return outcome, run.left_processes
 
 

@@ -120,8 +120,8 @@ class Connection:
         """Call `begun` and `ended` with the path of each watch of the operator, not of runs.
 
         `begun` is called after a response of 200, `ended` at the end of the watch. The second
-        argument of `ended` is False if the watch is not restarted soon: nobody needs it, or the
-        kind or permissions are missing.
+        argument of `ended` is False if the watch is not restarted soon: it is not needed any more,
+        or the kind or permissions are missing.
         """
         self._watchers.append((begun, ended))
 
@@ -140,7 +140,7 @@ class Connection:
         return end
 
     def watch_not_restarted(self, path: str) -> None:
-        """Report that a watch is over: nobody needs it, or its kind or permissions are missing."""
+        """Report a watch that is not restarted soon, see `on_watch`."""
         self._report_end(path, again=False)
 
     def _report_end(self, path: str, *, again: bool) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -278,9 +279,7 @@ class _Checker:
     def _missing_facts(
         self, used: Uses, definitions: Definitions
     ) -> Iterator[tuple[int, str, str]]:
-        contents = self._sources.contents.values()
-        actions = {short_name(each.name) for content in contents for each in content.actions}
-        if actions & _GATHERING:
+        if self._modules & _GATHERING:
             return
         for use in used.variables:
             is_known = use.name in definitions.others | definitions.guarded
@@ -296,9 +295,14 @@ class _Checker:
     ) -> Iterator[tuple[int, str, str]]:
         defined = definitions.known(fields)
         contents = self._sources.contents.values()
-        modules = {short_name(each.name) for content in contents for each in content.actions}
         registered = {name for content in contents for name in content.registered}
-        return conditions.of_names(used, defined, modules, registered)
+        return conditions.of_names(used, defined, self._modules, registered)
+
+    @cached_property
+    def _modules(self) -> set[str]:
+        """The short names of the modules of all tasks."""
+        contents = self._sources.contents.values()
+        return {short_name(each.name) for content in contents for each in content.actions}
 
     def _check_defaults(self, path: Path, defaults: Mapping[Any, Any]) -> None:
         fields = self._sources.fields_of(path)
