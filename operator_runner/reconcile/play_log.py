@@ -1,7 +1,8 @@
 """Log a play while it runs, according to --ansible-log-events and the verbosity of the run.
 
 Tasks are log lines. The output of Ansible itself is written to stdout between them, in the frames
-of ansible-operator, which tests of existing projects search for.
+of ansible-operator, which tests of existing projects search for; on a terminal, and with `lines`,
+nothing is. There, the failure that ends a run is in the log line about the run alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry import output_thread
+from operator_runner.telemetry.redaction import without_colours
 
 _log = structlog.get_logger(__name__)
 _RESULTS = {
@@ -40,10 +42,14 @@ class PlayLog:
         self._ref = ref
         self._run_id = run_id
         self._framed = ansible.framed
+        self._lines = ansible.log_events == "lines"
         self._output: list[str] | None = [] if ansible.debug_logs else None
+        self._failures: list[dict[str, Any]] = []
+        """Lines about failures that may be rescued, or end the run."""
         self._log_event: Callable[[RunEvent], None] = {
             "nothing": _log_nothing,
             "tasks": self._log_raw if raw else self._log_task,
+            "lines": self._log_raw if raw else self._log_task,
             "everything": self._log_everything,
         }[ansible.log_events]
 
@@ -59,13 +65,15 @@ class PlayLog:
         """Log the end of the run, with all of its output if ANSIBLE_DEBUG_LOGS is set."""
         if self._output:
             self._write_block("Ansible Debug Result", "\n".join(self._output))
+        if outcome.successful:
+            self._log_failures()
         if self._framed and outcome.successful:
             _log.info("Ansible-runner exited successfully", job=self._run_id)
 
     def _log_raw(self, event: RunEvent) -> None:
         # The recap is written as a block.
         if event.stdout and not (self._framed and event.kind == "playbook_on_stats"):
-            output_thread.write_play_output(event.stdout)
+            self._write(event.stdout)
 
     def _log_everything(self, event: RunEvent) -> None:
         fields = self._fields(event) | {"event_type": event.kind, "EventData": event.data}
@@ -81,6 +89,7 @@ class PlayLog:
             self._write_frame(event)
 
     def _log_start(self, event: RunEvent) -> None:
+        self._log_failures()
         if has_trait(_action(event), Trait.QUIET):
             return
         # On a terminal the result follows a moment later and is enough.
@@ -112,9 +121,14 @@ class PlayLog:
             fields["EventData.FailedTaskPath"] = event.data.get("task_path")
         elif stderr := _last_error(result):
             fields["stderr"] = stderr  # which the frame has too
-        word = _RESULTS[event.kind] + ignored
-        _log.warning("[playbook task failed]", result=word, **fields)
+        self._failures.append(fields | {"result": _RESULTS[event.kind] + ignored})
+        if self._framed or ignored:
+            self._log_failures()
         self._write_frame(event)
+
+    def _log_failures(self) -> None:
+        while self._failures:
+            _log.warning("[playbook task failed]", **self._failures.pop(0))
 
     def _fields(self, event: RunEvent, *contract_keys: str) -> dict[str, Any]:
         """Return the fields of a line about a task; `contract_keys` those of the contract."""
@@ -139,7 +153,14 @@ class PlayLog:
     def _write_block(self, title: str, text: str) -> None:
         resource = f"{self._ref.name}/{self._ref.namespace}"
         heading = f"{title} ({self._ref.gvk}, {resource})"
-        output_thread.write_play_output(f"\n----- {heading:>70} -----\n\n{text}\n\n----------")
+        self._write(f"\n----- {heading:>70} -----\n\n{text}\n\n----------", text)
+
+    def _write(self, text: str, content: str = "") -> None:
+        """Write output of the play; with `lines`, its content is a log line."""
+        if self._lines:
+            _log.info("[playbook output]", output=without_colours(content or text))
+        else:
+            output_thread.write_play_output(text)
 
 
 _OF_EACH_RESULT = (

@@ -276,10 +276,11 @@ class Reporter:
     async def failure(
         self, run: RunContext, outcome: RunOutcome, current: Json | None
     ) -> Json | None:
-        """Report a failed run and its first failed task; see `success`."""
+        """Report a failed run and its failed tasks; see `success`."""
         first = outcome.failures[0]
         text = conditions.failure_line(outcome.failures, _EVENT_MESSAGE_BYTES)
-        fields = {"task": first.task, "path": first.path, "error": first.message}
+        messages = dict.fromkeys(each.message for each in outcome.failures)
+        fields = {"task": first.task, "path": first.path, "error": "\n".join(messages)}
         _log.error("Reconciliation failed", **fields, seconds=run.seconds)
         self._failing.add(run.ref)
         after = await self._put_conditions(run, outcome, current)

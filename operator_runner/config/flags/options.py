@@ -365,7 +365,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _option(
         _LOGS,
         "--ansible-log-events",
-        "Events of a play to log: nothing, tasks or everything.",
+        "Events of a play to log: nothing, tasks, everything, or lines: tasks as log lines alone.",
         default="tasks",
     ),
     _bool(

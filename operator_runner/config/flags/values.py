@@ -32,7 +32,7 @@ from operator_runner.core.settings import (
     WebhookSettings,
 )
 
-_LOG_EVENTS = ("nothing", "tasks", "everything")
+_LOG_EVENTS = ("nothing", "tasks", "everything", "lines")
 _FOREVER = timedelta(days=365)
 _NONE = timedelta(0)
 _LEASE_NAME = re.compile(rf"(?=.{{1,{MAX_SUBDOMAIN}}}$){SUBDOMAIN_PATTERN}")
@@ -282,7 +282,7 @@ def _ansible(
         args=_ansible_args(options),
         log_events=events if events in _LOG_EVENTS else "tasks",
         # A person at a terminal has a line for each task instead.
-        framed=encoder == "json",
+        framed=encoder == "json" and events != "lines",
         raw_output=types.raw_output(environ),
         debug_logs=types.debug_logs(environ),
         skip_facts=environ.get("ANSIBLE_GATHERING") == "explicit",

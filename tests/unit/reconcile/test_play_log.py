@@ -15,6 +15,8 @@ from operator_runner.reconcile.play_log import PlayLog
 REF = ObjectRef(GVK("shop.example.com", "v1", "Web"), "ns", "a")
 TASKS = AnsibleSettings()
 TERMINAL = replace(TASKS, framed=False)
+LINES = replace(TERMINAL, log_events="lines")
+BROKEN = RunOutcome(None, (TaskFailure("Break", "no"),))
 WELL = RunOutcome(Stats(ok=2))
 RULE = "-------------------------------------------------------------------------------"
 OPENING = "\n--------------------------- Ansible Task StdOut -------------------------------\n"
@@ -111,7 +113,7 @@ def test_lines_have_the_messages_and_keys_of_ansible_operator() -> None:
 
 def test_a_failed_run_does_not_exit_successfully() -> None:
     """The line is there only for runs that went well."""
-    lines = logged(TASKS, outcome=RunOutcome(None, (TaskFailure("Break", "no"),)))
+    lines = logged(TASKS, outcome=BROKEN)
 
     assert all("exited successfully" not in line["event"] for line in lines)
 
@@ -134,6 +136,35 @@ def test_a_terminal_shows_a_line_for_each_task(capsys: pytest.CaptureFixture[str
     shown = [line["event"] for line in lines if line["log_level"] != "debug"]
     assert shown == ["[playbook task]", "[playbook debug]", "[playbook task failed]"]
     assert all("EventData.Name" not in line and "job" not in line for line in lines)
+
+
+@pytest.mark.parametrize("mode", [TERMINAL, LINES])
+def test_the_failure_that_ends_a_run_is_one_line(mode: AnsibleSettings) -> None:
+    """The line about the run has it, with the message; failures that are rescued have their own."""
+    lines = logged(mode, outcome=BROKEN)
+    assert all("failed" not in line["event"] for line in lines)
+
+    failed = RunEvent("runner_on_failed", {"task": "Try it", "task_action": "fail", "res": {}})
+    ignored = replace(failed, data={**failed.data, "task": "Ask", "ignore_errors": True})
+    rescue = RunEvent("playbook_on_task_start", {"name": "web : Repair it", "task": "Repair it"})
+    with structlog.testing.capture_logs() as lines:
+        play_log = PlayLog(REF, "run", mode, raw=False)
+        for event in (ignored, failed, rescue, replace(failed, data={"task": "Repair it"})):
+            play_log(event)
+        play_log.end(BROKEN)
+    shown = [(line["task"], line["result"]) for line in lines if line["log_level"] == "warning"]
+    assert shown == [("Ask", "failed (ignored)"), ("Try it", "failed")]
+
+
+def test_lines_have_no_text_between_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --ansible-log-events=lines output that is asked for is a line too, without colours."""
+    logged(LINES)
+    lines = logged(replace(LINES, debug_logs=True), raw=True)
+
+    assert capsys.readouterr().out == ""
+    texts = [line["output"] for line in lines if line["event"] == "[playbook output]"]
+    assert texts[-2].endswith("localhost : failed=1")
+    assert "\nfatal: [localhost]: FAILED!\n" in texts[-1]
 
 
 @pytest.mark.parametrize(
@@ -193,9 +224,12 @@ def test_a_terminal_shows_the_last_line_of_stderr(
     """Of a command, whose message is that its return code is not zero; frames have all of it."""
     data = {"task": "Run it", "task_action": "command", "res": result}
     with structlog.testing.capture_logs() as lines:
-        PlayLog(REF, "run", TERMINAL, raw=False)(RunEvent("runner_on_failed", data, "fatal"))
-        PlayLog(REF, "run", TASKS, raw=False)(RunEvent("runner_on_failed", data, "fatal"))
-    assert [line.get("stderr") for line in lines] == [shown, None]
+        for mode in (TERMINAL, TASKS):
+            play_log = PlayLog(REF, "run", mode, raw=False)
+            play_log(RunEvent("runner_on_failed", data, "fatal"))
+            play_log.end(WELL)
+    failed = [line for line in lines if line["log_level"] == "warning"]
+    assert [line.get("stderr") for line in failed] == [shown, None]
 
 
 def test_a_terminal_shows_raw_output_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
