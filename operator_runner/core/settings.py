@@ -109,8 +109,8 @@ class AnsibleSettings:
     log_events: str = "tasks"
     """Logged events of a play: nothing, tasks, everything or lines: tasks without any output."""
     framed: bool = True
-    """Whether the output of tasks is written to stdout between log lines; not on a terminal, and not
-    with `lines`."""
+    """Whether the output of tasks is written to stdout between log lines, as for existing projects.
+    Not on a terminal, and not with `lines`."""
     raw_output: bool = False
     """Whether the raw output of runs replaces the events (ANSIBLE_VERBOSITY above 0)."""
     debug_logs: bool = False

@@ -141,8 +141,7 @@ def test_a_terminal_shows_a_line_for_each_task(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize("mode", [TERMINAL, LINES])
 def test_the_failure_that_ends_a_run_is_one_line(mode: AnsibleSettings) -> None:
     """The line about the run has it, with the message; failures that are rescued have their own."""
-    lines = logged(mode, outcome=BROKEN)
-    assert all("failed" not in line["event"] for line in lines)
+    assert all("failed" not in line["event"] for line in logged(mode, outcome=BROKEN))
 
     failed = RunEvent("runner_on_failed", {"task": "Try it", "task_action": "fail", "res": {}})
     ignored = replace(failed, data={**failed.data, "task": "Ask", "ignore_errors": True})
