@@ -22,9 +22,30 @@ _CLUSTER_PATHS = ("certificate-authority",)
 CREDENTIAL_PATHS = ("client-certificate", "client-key", "tokenFile")
 """Fields of a user that name a file."""
 _SHAPE = (
-    "invalid kubeconfig {file}: expected a map with the lists clusters, contexts and users, "
-    "each of maps"
+    "invalid kubeconfig {file}: expected a map of kind Config with the lists clusters, contexts "
+    "and users, each of maps"
 )
+_STRINGS = (
+    *("server", "tls-server-name", "proxy-url", "username", "password", "token", "tokenFile"),
+    *("as", "as-uid", "cluster", "user", "namespace", "certificate-authority", "client-key"),
+    *("client-certificate", "certificate-authority-data", "client-certificate-data"),
+    *("client-key-data", "command", "apiVersion", "installHint", "interactiveMode"),
+)
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(_STRINGS, str),
+    **dict.fromkeys(
+        ("insecure-skip-tls-verify", "disable-compression", "provideClusterInfo"), bool
+    ),
+    **dict.fromkeys(("as-user-extra", "auth-provider", "exec"), dict),
+    **dict.fromkeys(("args", "env", "as-groups", "extensions"), list),
+}
+"""Types of the fields of clusters, users, contexts and exec. Unknown fields are ignored."""
+_EXPECTED = {
+    str: "a string, with quotes if it looks like a number",
+    list: "a list",
+    dict: "a map",
+    bool: "true or false, without quotes",
+}
 
 
 class KubeconfigError(ValueError):
@@ -78,7 +99,7 @@ def read_kubeconfigs(files: Iterable[Path]) -> MergedKubeconfig:
             continue
         if config is None:
             continue
-        if not isinstance(config, dict):
+        if not isinstance(config, dict) or config.get("kind", "Config") != "Config":
             raise KubeconfigError(_SHAPE.format(file=file))
         for kind, key, into, paths in (
             ("clusters", "cluster", merged.clusters, _CLUSTER_PATHS),
@@ -102,18 +123,26 @@ def _entries(file: Path, content: Any, key: str) -> dict[str, dict[str, Any]]:
         name = str(each["name"])
         if name in entries:
             raise KubeconfigError(f"{file} has two {key}s called {name}: rename one of them")
+        _check_types(file, entry)
+        _check_types(file, entry.get("exec") or {})
         entries[name] = entry
     return entries
 
 
+def _check_types(file: Path, entry: Json) -> None:
+    for name, value in entry.items():
+        kind = _TYPES.get(name, object)
+        if value is not None and not isinstance(value, kind):
+            raise KubeconfigError(f"invalid kubeconfig {file}: {name} must be {_EXPECTED[kind]}")
+
+
 def _with_absolute_paths(entry: Json, paths: Iterable[str], folder: Path) -> dict[str, Any]:
     """Return an entry without unset fields, and with paths below the folder of its file."""
-    # An empty proxy-url is a value: it disables the proxy of the environment.
-    found = {key: value for key, value in entry.items() if value or key == "proxy-url"}
+    found = {key: value for key, value in entry.items() if value}
     for key in paths:
-        if isinstance(found.get(key), str):
+        if key in found:
             found[key] = str(folder / found[key])
-    plugin = found.get("exec")
-    if isinstance(plugin, dict) and os.sep in str(plugin.get("command", "")):
+    plugin = found.get("exec", {})
+    if os.sep in (plugin.get("command") or ""):
         found["exec"] = {**plugin, "command": str(folder / plugin["command"])}
     return found

@@ -19,15 +19,24 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 _YAML_VERSION = re.compile(r"""^version:\s*["']?([^\s"'#]+)""", re.MULTILINE)
 
 
-def lacking(collection: str, version: str, has_package: Callable[[str], bool]) -> str:
-    """Return why this version of a collection cannot work; empty if it can, or is unknown."""
+def lacking(
+    collection: str, version: str, has_package: Callable[[str], bool], util: str = ""
+) -> str:
+    """Return why this version of a collection cannot work; empty if it can, or is unknown.
+
+    `util` is the version of operator_sdk.util that the project has, if it has one.
+    """
     numbers = _NUMBERS.match(version)
     if collection not in _NEEDS or numbers is None:
         return ""
     first, package, reason = _NEEDS[collection]
-    if (int(numbers[1]), int(numbers[2])) >= first or has_package(package):
-        return ""
-    return f"it needs the Python package {package}, {reason}"
+    own = (int(numbers[1]), int(numbers[2]))
+    if own < first and not has_package(package):
+        return f"it needs the Python package {package}, {reason}"
+    is_util_ours = not util or lacking(_UTIL, util, has_package)
+    if collection == _KUBERNETES and own < _SHARED_CODE and is_util_ours:
+        return f"{_UTIL} of operator-runner needs {'.'.join(map(str, _SHARED_CODE))} or later"
+    return ""
 
 
 def replaced_by_bundled(
@@ -74,15 +83,8 @@ def version_of(collection: Path) -> str:
 
 
 def _lacks(collection: str, path: Path, has_package: Callable[[str], bool]) -> str:
-    version = version_of(path)
-    numbers = _NUMBERS.match(version)
-    if (why := lacking(collection, version, has_package)) or collection != _KUBERNETES:
-        return why
-    is_older = numbers is not None and (int(numbers[1]), int(numbers[2])) < _SHARED_CODE
     util = path.parents[1].joinpath(*_UTIL.split("."))
-    if is_older and _lacks(_UTIL, util, has_package):
-        return f"{_UTIL} of operator-runner, which replaces the pinned one, needs 2.4 or later"
-    return ""
+    return lacking(collection, version_of(path), has_package, version_of(util))
 
 
 def _installed(collection: str, paths: Iterable[Path]) -> Path | None:

@@ -29,6 +29,7 @@ from yarl import URL
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.kubeconfig import (
+    CREDENTIAL_PATHS,
     KubeconfigError,
     MergedKubeconfig,
     kubeconfig_files,
@@ -71,6 +72,13 @@ _LOAD_ERRORS = (
 
 _OF_HEADER_NAMES = "!#$&'*+^`|"
 """What a header's name may have beside letters, digits, `-`, `.`, `_` and `~` (RFC 9110)."""
+_EXCLUSIVE = (
+    *((each, f"{each}-data") for each in ("certificate-authority", *CREDENTIAL_PATHS[:2])),
+    *(("insecure-skip-tls-verify", f"certificate-authority{each}") for each in ("", "-data")),
+    *((one, other) for one in ("token", "tokenFile") for other in ("username", "password")),
+    ("auth-provider", "exec"),
+)
+"""Fields of which kubectl rejects both."""
 _REMOVED_PROVIDERS = {"gcp": "gke-gcloud-auth-plugin", "azure": "kubelogin"}
 """Providers that client-go has removed, and the plugins that replace them."""
 
@@ -227,12 +235,12 @@ def is_impersonation(header: str) -> bool:
 
 
 def _proxy(configuration: Any) -> URL | None:
-    """Return the proxy to the API server: `proxy-url` ("" disables it), else HTTPS_PROXY.
+    """Return the proxy to the API server: `proxy-url`, else HTTPS_PROXY.
 
     Looked up once: with trust_env, aiohttp does so for each request, in a thread.
     """
     if configuration.proxy is not None:
-        return _checked_proxy(URL(configuration.proxy)) if configuration.proxy else None
+        return _checked_proxy(URL(configuration.proxy))
     server = URL(configuration.host)
     if _is_without_proxy(server):
         return None
@@ -371,19 +379,24 @@ def _select(config: MergedKubeconfig, context: str) -> _Selected:
     user = config.users.get(str(user_name), None if user_name else {})
     if user is None:
         raise KubeconfigError(f"context {name}: unknown user {user_name} in users")
-    _check_server(cluster)
+    for entry, owner in ((cluster, f"cluster {cluster_name}"), (user, f"user {user_name}")):
+        for both in _EXCLUSIVE:
+            if set(both) <= entry.keys():
+                raise KubeconfigError(f"{owner} has both {' and '.join(both)}: remove one of them")
     _check_user(user, str(user_name))
-    return _Selected(cluster, user, str(chosen.get("namespace") or "default"))
+    return _Selected(_with_server(cluster), user, str(chosen.get("namespace") or "default"))
 
 
-def _check_server(cluster: Json) -> None:
+def _with_server(cluster: Json) -> Json:
+    """Return a cluster with the server as kubectl reads it: its scheme in lower case, no query."""
     server = cluster.get("server")
     if not server:
         raise KubeconfigError("the cluster of the current context has no server")
-    if not _is_url(server):
-        raise KubeconfigError(
-            f"invalid server {server}: write a URL such as https://127.0.0.1:6443"
-        )
+    with suppress(ValueError):
+        url = URL(server)
+        if url.scheme in {"https", "http"} and url.host:
+            return {**cluster, "server": str(url.with_query(None).with_fragment(None))}
+    raise KubeconfigError(f"invalid server {server}: write a URL such as https://127.0.0.1:6443")
 
 
 def _check_user(user: Json, name: str) -> None:
@@ -399,8 +412,6 @@ def _check_user(user: Json, name: str) -> None:
         raise KubeconfigError(
             f"user {name}: unknown auth-provider {provider['name']}: use `exec` {cure}"
         )
-    if provider and "exec" in user:
-        raise KubeconfigError(f"user {name} has both auth-provider and exec: remove one of them")
     if _is_one_missing(user, "client-certificate", "client-key"):
         raise KubeconfigError(
             f"user {name} has only one of client certificate and key: add the other"
@@ -424,14 +435,6 @@ def _problem(error: Exception) -> str:
         case ConfigException() | ConfigError() | KubeconfigError() | YAMLError():
             return str(error)
     return f"{type(error).__name__}: {error}"
-
-
-def _is_url(server: str) -> bool:
-    try:
-        url = URL(server)
-    except ValueError:
-        return False
-    return url.scheme in {"https", "http"} and bool(url.host)
 
 
 def _header(configuration: Any) -> str | None:

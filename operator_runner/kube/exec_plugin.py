@@ -10,10 +10,13 @@ import base64
 import json
 import os
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any
+
+import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
@@ -46,7 +49,7 @@ async def run_plugin(config: Json, cluster: Json) -> tuple[Json, datetime | None
     if config.get("provideClusterInfo"):
         spec["cluster"] = _cluster_info(cluster)
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
-    variables = {each["name"]: each["value"] for each in config.get("env") or ()}
+    variables = {each["name"]: each.get("value") or "" for each in config.get("env") or ()}
     # As with kubectl, a person reads the plugin's instructions; else they are part of the error.
     is_read = is_interactive or sys.stderr.isatty()
     try:
@@ -106,9 +109,9 @@ def _cluster_info(cluster: Json) -> Json:
 def _credentials(output: bytes, command: str, version: str) -> tuple[Json, datetime | None]:
     """Return the user's fields and their expiry from the output of a plugin."""
     try:
-        answer: Any = json.loads(output)
+        answer = _decode(output)
         found, status = answer["apiVersion"], answer["status"] or {}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         raise ConfigError(
             f"invalid output of the credential plugin {command}: expected an ExecCredential"
         ) from error
@@ -128,7 +131,13 @@ def _credentials(output: bytes, command: str, version: str) -> tuple[Json, datet
         user["client-certificate-data"] = base64.b64encode(certificate.encode()).decode()
         user["client-key-data"] = base64.b64encode(key.encode()).decode()
     expiry = status.get("expirationTimestamp")
-    return user, datetime.fromisoformat(expiry).astimezone(UTC) if expiry else None
+    return user, datetime.fromisoformat(str(expiry)).astimezone(UTC) if expiry else None
+
+
+def _decode(output: bytes) -> Any:
+    with suppress(ValueError):
+        return json.loads(output)
+    return yaml.load(output, yaml.CSafeLoader)
 
 
 def _printable(text: str) -> str:

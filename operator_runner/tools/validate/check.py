@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -48,11 +47,6 @@ from operator_runner.tools.validate.values import short_name
 
 _HEADER = "#jinja2:"
 _GATHERING = {"setup", "gather_facts"}
-_FACTS = re.compile(
-    r"ansible_(facts|architecture|date_time|default_ipv4|distribution(_\w+)?|env|fqdn|hostname"
-    r"|kernel|os_family|processor_vcpus|python_version|user_id)"
-)
-"""The map of facts, and the variables of those that roles use, which Ansible sets too."""
 
 
 def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]:
@@ -283,7 +277,8 @@ class _Checker:
             return
         for use in used.variables:
             is_known = use.name in definitions.others | definitions.guarded
-            if not is_known and _FACTS.fullmatch(use.name):
+            fact = use.name.removeprefix("ansible_")
+            if not is_known and fact != use.name and fact in {"facts", *conditions.FACTS}:
                 message = (
                     f"'{use.name}' is undefined: the watch has `gatherFacts: false`; remove that "
                     "key, or gather facts with ansible.builtin.setup"

@@ -164,10 +164,11 @@ def outdated(project: Path) -> Iterator[Finding]:
     """Yield a warning for each version in requirements.yml that cannot work in the base image."""
     for file in (project / name for name in _FILES if (project / name).is_file()):
         content = yaml_io.load(yaml_io.read_text(file), str(file))
-        for entry in listed(mapping(content).get("collections")):
-            pinned = entry if isinstance(entry, dict) else {}
-            name, version = str(pinned.get("name")), str(pinned.get("version"))
-            if why := lacking(name, version.lstrip("= "), lambda _: False):
+        entries = map(mapping, listed(mapping(content).get("collections")))
+        pinned = {str(each.get("name")): str(each.get("version")) for each in entries}
+        util = pinned.get("operator_sdk.util", "").lstrip("= ")
+        for name, version in pinned.items():
+            if why := lacking(name, version.lstrip("= "), lambda _: False, util):
                 message = f"{name} {version} cannot work in the base image: {why}; runs use the"
                 hint = "require a newer version, or install the package"
                 yield Finding(file, 1, f"{message} version of the image instead: {hint}", False)

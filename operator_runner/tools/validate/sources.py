@@ -211,10 +211,10 @@ class Sources:
                 return
         problems = list(spec_fields.invalid(specs))
         self.add_problems(path, problems)
-        if not problems:
+        if not any(is_error for _, _, is_error in problems):
             self.specs[path] = specs
             for spec in specs["argument_specs"].values():
-                reader.content.declares |= set(spec.get("options") or {})
+                reader.content.declares |= set(map(str, spec.get("options") or {}))
 
     def _read_template(self, path: Path) -> None:
         with suppress(UnicodeDecodeError):  # an image or an archive

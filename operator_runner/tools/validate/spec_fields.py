@@ -155,7 +155,12 @@ def _invalid_options(options: Any, owner: Any) -> Iterator[Problem]:
     if not isinstance(options, dict):
         yield owner, f"the options of {owner} must be a map", True
         return
+    has_texts = any(isinstance(name, str) for name in options)
     for name, option in options.items():
+        if not isinstance(name, str):
+            message = f"option {name} is not a text: YAML reads on, off, yes and no as booleans"
+            yield option, f"{message}; quote the name", has_texts
+            continue
         if not isinstance(option, dict):
             yield name, f"option {name} must be a map such as `type: str`", True
             continue

@@ -22,7 +22,7 @@ def _install(place: Path, collection: str, version: str) -> Path:
     ("collection", "version", "lacks"),
     [
         ("kubernetes.core", "2.2.3", "distutils"),
-        ("kubernetes.core", "2.3.0", ""),
+        ("kubernetes.core", "2.4.0", ""),
         ("kubernetes.core", "10.0.0", ""),
         ("operator_sdk.util", "0.4.0", "openshift"),
         ("operator_sdk.util", "0.5.0", ""),
@@ -37,7 +37,7 @@ def test_versions_that_need_a_missing_package_cannot_work(
     reason = lacking(collection, version, lambda _: False)
     assert lacks in reason
     assert bool(reason) == bool(lacks)
-    assert lacking(collection, version, lambda _: True) == ""
+    assert lacking(collection, version, lambda _: True, "0.5.0") == ""
 
 
 def test_a_version_that_cannot_work_is_replaced_if_there_is_another_one(tmp_path: Path) -> None:
@@ -50,11 +50,13 @@ def test_a_version_that_cannot_work_is_replaced_if_there_is_another_one(tmp_path
     new = _install(bundled, "kubernetes.core", "6.5.0")
     assert replaced_by_bundled("kubernetes.core", [old, new], lambda _: False) == [new]
     assert replaced_by_bundled("kubernetes.core", [old, new], lambda _: True) == [old, new]
-    pair = tmp_path / "pair"
-    older = _install(pair, "kubernetes.core", "2.3.1")
-    assert replaced_by_bundled("kubernetes.core", [older, new], lambda _: False) == [older, new]
-    _install(pair, "operator_sdk.util", "0.4.0")
-    assert replaced_by_bundled("kubernetes.core", [older, new], lambda _: False) == [new]
+    for util, used in (("", [new]), ("0.4.0", [new]), ("0.5.0", None)):
+        pair = tmp_path / f"with {util}"
+        older = _install(pair, "kubernetes.core", "2.3.1")
+        if util:
+            _install(pair, "operator_sdk.util", util)
+        found = replaced_by_bundled("kubernetes.core", [older, new], lambda _: False)
+        assert found == (used or [older, new])
     (message,) = replacements([own], [bundled], lambda _: False)
     assert "kubernetes.core 2.2.3" in message
     assert "kubernetes.core 6.5.0 instead" in message

@@ -51,8 +51,9 @@ async def test_places_are_tried_in_kubectls_order(
     found = await load(None)
     assert (found.server, found.namespace) == ("http://env", "default")
 
-    found = await load(_write(nowhere / "flag", _config("http://flag")))
-    assert (found.server, await found.header()) == ("http://flag", "Bearer t")
+    # The scheme counts without case, and a query is dropped.
+    found = await load(_write(nowhere / "flag", _config("HTTP://flag/k8s/one/?a=b")))
+    assert (found.server, await found.header()) == ("http://flag/k8s/one", "Bearer t")
 
 
 async def test_a_context_selects_server_user_and_namespace(
@@ -76,7 +77,7 @@ async def test_a_context_selects_server_user_and_namespace(
 async def test_the_proxy_is_the_kubeconfigs_or_the_environments(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`proxy-url` beats HTTPS_PROXY, also empty; that counts unless NO_PROXY names the server."""
+    """`proxy-url` beats HTTPS_PROXY if set; that counts unless NO_PROXY names the server."""
     for name in ("https_proxy", "no_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@env:1")
@@ -90,7 +91,7 @@ async def test_the_proxy_is_the_kubeconfigs_or_the_environments(
     config["clusters"][0]["cluster"]["proxy-url"] = "http://file:2"
     assert await proxy() == "http://file:2"
     config["clusters"][0]["cluster"]["proxy-url"] = ""
-    assert await proxy() == "None"
+    assert await proxy() == "http://me:secret@env:1"
     config["clusters"][0]["cluster"] = {"server": "https://api.inside:6443"}
     assert await proxy() == "None"
 
@@ -171,6 +172,11 @@ def _with_user(**user: Any) -> dict[str, Any]:
     return {**_config("https://a"), "users": [{"name": "u", "user": user}]}
 
 
+def _with_cluster(**cluster: Any) -> dict[str, Any]:
+    found = {"server": "https://a", **cluster}
+    return {**_config(""), "clusters": [{"name": "c", "cluster": found}]}
+
+
 def _with_plugin(script: str = "", **fields: Any) -> dict[str, Any]:
     plugin = {"apiVersion": _VERSION, "command": "sh", "args": ["-c", script], **fields}
     return _with_user(exec=plugin)
@@ -185,9 +191,10 @@ _KEY = json.dumps({"clientKeyData": "k"})
     ("config", "message"),
     [
         pytest.param("", "no current-context; its contexts are none", id="empty"),
-        pytest.param("- a\n", "expected a map with the lists clusters, contexts", id="a list"),
-        pytest.param("text\n", "expected a map with the lists clusters, contexts", id="a text"),
+        pytest.param("- a\n", "expected a map of kind Config with the lists", id="a list"),
+        pytest.param("text\n", "expected a map of kind Config with the lists", id="a text"),
         pytest.param({**_config("https://a"), "users": 3}, "each of maps", id="users is a number"),
+        pytest.param({**_config("https://a"), "kind": "Pod"}, "a map of kind Config", id="kind"),
         pytest.param("{", "invalid YAML: line .: did not find", id="no YAML"),
         pytest.param(_without("current-context"), "current-context", id="no context chosen"),
         pytest.param(_without("contexts"), "contexts", id="no contexts"),
@@ -204,7 +211,34 @@ _KEY = json.dumps({"clientKeyData": "k"})
         ),
         pytest.param(_without("users"), "context x: unknown user u", id="unknown user"),
         pytest.param(_with_user(**{"as-groups": ["g"]}), "without `as`: add the", id="groups"),
-        pytest.param(_with_user(**{"as": "a", "as-groups": 3}), "has the wrong type", id="type"),
+        *(
+            pytest.param(
+                _with_user(**{"as": "a", field: value}), f"{field} must be {kind}", id=kind
+            )
+            for field, value, kind in (
+                ("as-groups", "system:masters", "a list"),
+                ("as-user-extra", ["a"], "a map"),
+                ("token", 3, "a string, with quotes"),
+                ("exec", ["a"], "a map"),
+            )
+        ),
+        pytest.param(
+            _with_cluster(**{"insecure-skip-tls-verify": "false"}),
+            "insecure-skip-tls-verify must be true or false, without quotes",
+            id="a text for a boolean",
+        ),
+        pytest.param(
+            _with_cluster(**{"insecure-skip-tls-verify": True, "certificate-authority": "ca"}),
+            "cluster c has both insecure-skip-tls-verify and certificate-authority",
+            id="a needless authority",
+        ),
+        *(
+            pytest.param(_with_user(**dict.fromkeys(both, "x")), "user u has both", id=both[0])
+            for both in (
+                ("tokenFile", "password"),
+                ("client-certificate", "client-certificate-data", "client-key"),
+            )
+        ),
         pytest.param(
             _with_user(**{"auth-provider": {"name": "gcp"}}),
             "auth-provider gcp: use `exec` with the command gke-gcloud-auth-plugin",
@@ -288,9 +322,12 @@ async def test_a_plugin_may_ask_on_a_terminal_if_its_mode_permits(
     interactive: bool,
 ) -> None:
     """The plugin gets its variables, and whether it may ask."""
-    answer = _ANSWER.replace('"status": {}', '"status": {"token": "%s"}')
-    script = f'printf \'{answer}\' "$GREETING"; printf %s "$KUBERNETES_EXEC_INFO" > {nowhere}/in'
-    env = [{"name": "GREETING", "value": "hello"}]
+    # As for kubectl, YAML is an answer too, and a variable may have no value.
+    answer = f"apiVersion: {_VERSION}\\nkind: ExecCredential\\nstatus: {{token: %s}}"
+    script = (
+        f'printf \'{answer}\' "$GREETING$EMPTY"; printf %s "$KUBERNETES_EXEC_INFO" > {nowhere}/in'
+    )
+    env = [{"name": "GREETING", "value": "hello"}, {"name": "EMPTY"}]
     controller, terminal = os.openpty()
     with open(terminal if is_terminal else os.devnull, "rb") as stdin, open(controller, "rb"):  # noqa: PTH123, ASYNC230
         monkeypatch.setattr(sys, "stdin", stdin)

@@ -58,6 +58,15 @@ def test_a_mistake_is_an_error_with_a_hint(options: Any, message: str) -> None:
     assert messages(specs(**options)) == [(message, True)]
 
 
+def test_a_name_that_is_not_a_text_is_named() -> None:
+    """`on: {}` is the key true: an error beside texts, with which Ansible sorts it."""
+    cure = "option True is not a text: YAML reads on, off, yes and no as booleans; quote the name"
+    for names, is_error in (((True,), False), ((True, "image"), True)):
+        options: dict[Any, Any] = {name: {} for name in names}
+        data = {"argument_specs": {"main": {"options": options}}}
+        assert [each[1:] for each in invalid(data)] == [(cure, is_error)]
+
+
 def test_a_field_without_an_option_is_a_warning() -> None:
     """It is a warning: the role runs."""
     assert messages(specs(size={"type": "int"})) == [
