@@ -87,8 +87,13 @@ _READY = ("Ready", "Available", "Established")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """Source: the pattern of `reason` in metav1.Condition."""
 _MESSAGE_BYTES = 1024
-_POD_NAME = re.compile(r'\bpods "[^"]*"')
+_POD_NAME = re.compile(r'\bpods "[^"]*"(?: is\b)?')
 """Name of a Pod that was refused; each attempt has another one."""
+_REFUSED = re.compile(
+    r"\A(?:\(combined from similar events\): )?"
+    r"(?:Error creating: |[Cc]reate Pod \S+ in \S+ \S+ failed error: )?"
+)
+"""What the controllers of workloads write before the answer of the API server."""
 _CAUSES = (("ReplicaFailure", _TRUE), ("Failed", _TRUE), ("Progressing", _FALSE))
 """Conditions of workloads that have a cause, with their status."""
 _CAUSES_OF_OTHERS = (("Stalled", _TRUE), *((type_, _FALSE) for type_ in _READY))
@@ -128,6 +133,27 @@ def health_of(gvk: GVK, body: Json) -> Health:
         return Health(readiness, behind)
     why = _pod_cause(status) if judge is _pod else _why(status, is_known=judge is not None)
     return Health(readiness, behind, *why)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An Event about a Pod of a workload that was refused, with its time to the second."""
+
+    workload: ObjectRef
+    time: str
+    health: Health
+
+
+def refusal_of(event: Json) -> Refusal | None:
+    """Return the refusal that an Event with the reason `POD_REFUSED` (events.k8s.io) is about."""
+    regarding, series = _map(event.get("regarding")), _map(event.get("series"))
+    gvk = GVK.of(str(regarding.get("apiVersion")), str(regarding.get("kind")))
+    times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"))
+    time = str(next(filter(None, times), event.get("eventTime")))[:19] + "Z"
+    text = _refusal_text(_REFUSED.sub("", str(event.get("note") or ""), count=1))
+    health = Health(Readiness.NOT_READY, None, POD_REFUSED, text)
+    workload = ObjectRef(gvk, str(regarding.get("namespace")), str(regarding.get("name")))
+    return Refusal(workload, time, health) if event.get("reason") == POD_REFUSED else None
 
 
 def _pod_cause(status: _Object) -> tuple[str, str]:
@@ -172,10 +198,15 @@ def _why(status: _Object, *, is_known: bool) -> tuple[str, str]:
         reason = condition.get("reason")
         if condition.get("status") == value and isinstance(reason, str) and reason:
             message = condition.get("message")
-            text = _POD_NAME.sub("Pods", message) if isinstance(message, str) else ""
-            text = truncated(text, _MESSAGE_BYTES)
+            text = _refusal_text(message) if isinstance(message, str) else ""
             return (reason if _REASON.fullmatch(reason) else ""), text
     return "", ""
+
+
+def _refusal_text(message: str) -> str:
+    """Return a message without the names of Pods."""
+    text = _POD_NAME.sub(lambda match: "Pods are" if match[0].endswith("is") else "Pods", message)
+    return truncated(text, _MESSAGE_BYTES)
 
 
 def change(old: Readiness, new: Readiness) -> str:

@@ -84,11 +84,13 @@ class MetadataEvent:
 class Extraction:
     """Extract of each object, kept beside its metadata: the result of `function`.
 
-    With `whole` the function gets the whole object, else only apiVersion, kind and metadata.
+    With `whole` the function gets the whole object, else only apiVersion, kind and metadata. Other
+    objects than those of `field_selector` are not watched.
     """
 
     function: Callable[[Json], Any]
     whole: bool
+    field_selector: str = ""
 
 
 async def watch_metadata(
@@ -245,7 +247,9 @@ class Reflector:
             raise
 
     def _params(self) -> dict[str, str]:
-        return {"labelSelector": self.label_selector} if self.label_selector else {}
+        fields = self.extraction.field_selector if self.extraction is not None else ""
+        selectors = {"labelSelector": self.label_selector, "fieldSelector": fields}
+        return {name: text for name, text in selectors.items() if text}
 
     def _apply(self, change: Json) -> MetadataEvent | None:
         """Apply one line of the watch; None for a bookmark."""

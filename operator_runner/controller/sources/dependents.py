@@ -22,7 +22,7 @@ from operator_runner.controller.predicates.wake_on_fields import NO_FIELDS, Wake
 from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
-from operator_runner.controller.sources.pod_causes import PodCauses
+from operator_runner.controller.sources.pod_causes import EVENT, PodCauses
 from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
@@ -35,6 +35,7 @@ from operator_runner.kube.object_readiness import (
     Readiness,
     change,
     readiness_of,
+    refusal_of,
 )
 from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
 
@@ -354,6 +355,8 @@ class Dependents:
 
         `has_status` is whether the kind has a status subresource: Secrets and ConfigMaps have none.
         """
+        if gvk == EVENT:
+            return Extraction(refusal_of, whole=True, field_selector=f"reason={POD_REFUSED}")
         has_fields = self._fields.has_kind(gvk)
         if not has_fields and not (has_status and self.objects.is_used):
             return None

@@ -170,7 +170,8 @@ def _of_related(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> It
 
 
 def _causes_of(watch: Watch) -> Sequence[GVK]:
-    return (GVK("", "v1", "Pod"),) if watch.judges_dependents else ()
+    causes = GVK("", "v1", "Pod"), GVK("events.k8s.io", "v1", "Event")
+    return causes if watch.judges_dependents else ()
 
 
 def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:

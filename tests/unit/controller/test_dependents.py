@@ -16,11 +16,12 @@ from operator_runner.controller.sources import debouncing
 from operator_runner.controller.sources import dependents as dependents_module
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Watch
-from operator_runner.kube.object_readiness import Health, Readiness
+from operator_runner.kube.object_readiness import Health, Readiness, refusal_of
 from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
 
 WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(role=Path("/roles/foo")))
 POD = GVK("", "v1", "Pod")
+EVENT = GVK("events.k8s.io", "v1", "Event")
 OWNER = ObjectRef(WATCH.gvk, "default", "owner")
 DEPLOYMENT = GVK("apps", "v1", "Deployment")
 CHILD = ObjectRef(DEPLOYMENT, "default", "child")
@@ -57,6 +58,8 @@ class Stream:
         self.events: asyncio.Queue[MetadataEvent] = asyncio.Queue()
         self.pods: asyncio.Queue[MetadataEvent] = asyncio.Queue()
         """Events of the watch of Pods, if that is another one."""
+        self.refusals: asyncio.Queue[MetadataEvent] = asyncio.Queue()
+        """Events of the watch of Events about refused Pods."""
         self.has_pods = False
         self.requested: list[tuple[GVK, str | None]] = []
 
@@ -64,7 +67,8 @@ class Stream:
         self, gvk: GVK, namespace: str | None, extraction: Extraction | None = None
     ) -> AsyncIterator[MetadataEvent]:
         self.requested.append((gvk, namespace))
-        events = self.pods if gvk == POD and self.has_pods else self.events
+        others = {POD: self.pods, EVENT: self.refusals} if self.has_pods else {}
+        events = others.get(gvk, self.events)
         while True:
             event = await events.get()
             if extraction is not None and event.type in {EventType.ADDED, EventType.MODIFIED}:
@@ -79,6 +83,14 @@ class Stream:
     async def send_pod(self, body: Json, health: Health) -> None:
         self.pods.put_nowait(MetadataEvent(EventType.MODIFIED, {"metadata": body}, health))
         await self.pods.join()
+
+    async def send_refusal(self, regarding: Json, time: str) -> None:
+        note = 'Error creating: pods "x" is forbidden: no room'
+        found = refusal_of(
+            {"reason": "FailedCreate", "note": note, "regarding": regarding, "eventTime": time}
+        )
+        self.refusals.put_nowait(MetadataEvent(EventType.ADDED, {"metadata": {}}, None, found))
+        await self.refusals.join()
 
     async def synced(self, uids: list[str], version: int) -> None:
         listed = {"uids": frozenset(uids), "resourceVersion": str(version)}
@@ -463,7 +475,7 @@ async def test_pods_have_the_cause_of_a_workload_while_it_is_not_ready() -> None
         await stream.send_pod({**ours, "uid": "b"}, crashing)
         await stream.send_pod(ours, crashing)
         await stream.send_pod({**ours, "uid": "c"}, NOT_READY)
-        assert stream.requested[1:] == [(POD, "default")]
+        assert stream.requested[1:] == [(POD, "default"), (EVENT, "default")]
         assert subject.readiness(OWNER).reason == "ContainerCrashes"
         await stream.send_pod(ours, pulling)
         await woken.reach(3)
@@ -481,6 +493,58 @@ async def test_pods_have_the_cause_of_a_workload_while_it_is_not_ready() -> None
         assert subject.readiness(OWNER).ready is True
         await stream.send("MODIFIED", metadata(13), NOT_READY)
         assert subject.readiness(OWNER).reason == "DependentNotReady"
+
+
+async def test_refused_pods_are_the_first_cause_until_one_is_created() -> None:
+    """Only their Events have it; retries of a refusal, and older ones, start no run."""
+    judging = replace(WATCH, kstatus=True)
+    workload = ObjectRef(GVK("apps", "v1", "StatefulSet"), "default", "db")
+    regarding = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"} | {
+        "namespace": "default"
+    }
+    first = pod("a", "db", "StatefulSet") | {"creationTimestamp": "2026-01-05T12:00:00Z"}
+    crashing = replace(FAILED, reason="ContainerCrashes", message="it crashes")
+    async with dependents(watches=(judging,)) as (subject, stream, woken):
+        stream.has_pods = True
+        subject.on_dependent(OWNER, workload, metadata(10), judging, NOT_READY)
+        await stream.send_pod(first, crashing)
+        await woken.reach(1)
+        await stream.send_refusal(regarding, "2026-01-05T12:00:09.5Z")
+        await woken.reach(2)
+        for late in ("2026-01-05T12:20:00Z", "2026-01-05T12:10:00Z"):
+            await stream.send_refusal(regarding, late)
+        await stream.send_refusal({**regarding, "name": "other"}, "2026-01-05T12:30:00Z")
+        await stream.send_pod(first, crashing)
+        found = subject.readiness(OWNER)
+        assert (found.reason, found.message) == (
+            "FailedCreate",
+            "StatefulSet db is not ready: Pods are forbidden: no room",
+        )
+        later = {**first, "uid": "b", "creationTimestamp": "2026-01-05T12:20:01Z"}
+        await stream.send_pod(later, NOT_READY)
+        await woken.reach(3)
+        assert subject.readiness(OWNER).reason == "ContainerCrashes"
+        await stream.send_refusal(regarding, "2026-01-05T12:20:02Z")
+        await woken.reach(4)
+        await stream.send_pod(first, NOT_READY)
+        await stream.send_pod({**later, "creationTimestamp": "2026-01-05T12:20:03Z"}, NOT_READY)
+        await woken.reach(5)
+        assert [text.partition("not ready: ")[2] for text in woken] == [
+            "ContainerCrashes",
+            "FailedCreate",
+            "ContainerCrashes",
+            "FailedCreate",
+            "its Pods are created",
+        ]
+        assert subject.readiness(OWNER).reason == "DependentNotReady"
+        await stream.send_refusal({**regarding, "name": "known"}, "2026-01-05T12:20:04Z")
+        known = replace(workload, name="known")
+        subject.on_dependent(OWNER, known, metadata(11), judging, NOT_READY)
+        await stream.send_refusal({**regarding, "name": "known"}, "2026-01-05T12:20:05Z")
+        created = pod("c", "known", "StatefulSet") | {"creationTimestamp": "2026-01-05T12:20:06Z"}
+        await stream.send_pod(created, NOT_READY)
+        await woken.reach(6)
+        assert woken[-1].endswith("StatefulSet default/known is not ready: its Pods are created")
 
 
 CLUSTER_ROLE = ObjectRef(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"), "", "child")

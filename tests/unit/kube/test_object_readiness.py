@@ -17,6 +17,7 @@ from operator_runner.kube.object_readiness import (
     health_of,
     is_change,
     readiness_of,
+    refusal_of,
 )
 
 UNKNOWN, NOT_READY, READY, FAILED = Readiness
@@ -279,7 +280,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("kind", "condition", "reason", "message"),
     [
-        ("Deployment", REFUSED, "FailedCreate", "Pods is forbidden: exceeded quota: q"),
+        ("Deployment", REFUSED, "FailedCreate", "Pods are forbidden: exceeded quota: q"),
         ("Job", REFUSED | {"type": "Failed", "reason": "BackoffLimitExceeded"}, None, None),
         ("Deployment", REFUSED | {"type": "Available", "status": "False"}, "", ""),
         ("Database", REFUSED | {"type": "Ready", "status": "False", "reason": "no"}, "no", None),
@@ -315,3 +316,38 @@ def test_the_first_object_that_is_not_ready_is_named() -> None:
     )
     assert readiness_of({db: Health(READY, behind=True)}).reason == "DependentNotReady"
     assert [Health(READY, behind=True).is_waited_for, Health().is_waited_for] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("note", "message"),
+    [
+        (
+            'create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden: no room',
+            "Pods are forbidden: no room",
+        ),
+        (
+            '(combined from similar events): Error creating: pods "web-" is forbidden: no account',
+            "Pods are forbidden: no account",
+        ),
+        (
+            'Error creating: admission webhook "policy.io" denied the request: no',
+            'admission webhook "policy.io" denied the request: no',
+        ),
+    ],
+)
+def test_an_event_about_a_refused_pod_has_the_cause(note: str, message: str) -> None:
+    """As controllers of StatefulSets, DaemonSets and Jobs write it; in each retry the same."""
+    regarding = {"apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": "ns", "name": "web"}
+    event = {"reason": "FailedCreate", "note": note, "regarding": regarding, "eventTime": None}
+    found = refusal_of(event | {"deprecatedLastTimestamp": "2026-01-05T12:00:00Z"})
+
+    assert found is not None
+    assert str(found.workload) == "StatefulSet ns/web"
+    assert (found.health.reason, found.health.message) == ("FailedCreate", message)
+    assert found.time == "2026-01-05T12:00:00Z"
+    series = {"series": {"lastObservedTime": "2026-01-05T12:00:07.123456Z", "count": 2}}
+    again = refusal_of(event | series)
+    assert again is not None
+    assert again.time == "2026-01-05T12:00:07Z"
+    assert refusal_of(event | {"reason": "Pulled"}) is None
+    assert refusal_of({"reason": "FailedCreate", "regarding": 3, "series": "x"}) is not None
