@@ -55,12 +55,12 @@ class WriteObserver:
     def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
-        """See `proxy.response_tracker.Observer`."""
+        """See `proxy.response_tracker.ResponseObserver`."""
         self._dependents.on_write(owner, dependent, resource_version, verb)
         self._runs.on_write(owner, dependent, verb)
 
     def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
-        """See `proxy.response_tracker.Observer`."""
+        """See `proxy.response_tracker.ResponseObserver`."""
         self._dependents.changed(owner, changes)
         self._runs.on_changes(owner, changes)
 

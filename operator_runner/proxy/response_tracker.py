@@ -46,7 +46,7 @@ WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 """HTTP methods that write, with the verbs of the API."""
 
 
-class Observer(Protocol):
+class ResponseObserver(Protocol):
     """Receives what runs own and write; its methods must not block."""
 
     def on_dependent(
@@ -106,7 +106,7 @@ class ResponseTracker:
     """Decodes responses and reports them to the observer."""
 
     def __init__(
-        self, observer: Observer, discovery: Discovery, worker_thread: WorkerThread
+        self, observer: ResponseObserver, discovery: Discovery, worker_thread: WorkerThread
     ) -> None:
         """`discovery` finds the kind where only the resource of a path is known."""
         self._worker_thread = worker_thread

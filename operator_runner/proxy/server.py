@@ -44,7 +44,7 @@ from operator_runner.proxy.ownership_enforcement import Admission
 from operator_runner.proxy.permission_log import PermissionLog, PermissionRecorder
 from operator_runner.proxy.pruner import ObjectPruner
 from operator_runner.proxy.request_info import RequestInfo
-from operator_runner.proxy.response_tracker import Observer, ResponseTracker
+from operator_runner.proxy.response_tracker import ResponseObserver, ResponseTracker
 from operator_runner.proxy.run_tokens import Grant, Grants, kubeconfig
 from operator_runner.proxy.status_errors import StatusError
 from operator_runner.reconcile.pruning import PruneResult
@@ -141,7 +141,7 @@ class Proxy:
         self,
         connection: Connection,
         address: Address,
-        observer: Observer,
+        observer: ResponseObserver,
         discovery: Discovery,
         folder: Path,
         *,

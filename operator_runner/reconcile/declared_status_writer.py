@@ -10,9 +10,8 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from typing import Any
 
 import structlog
@@ -28,22 +27,22 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.object_diff import replacing_patch
+from operator_runner.core.timetable import LAST_FIELD, NEXT_FIELD
 from operator_runner.core.truncation import truncated
-from operator_runner.kube.object_readiness import DependentsReadiness
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status import (
     EvaluatedStatus,
     InvalidExpression,
     evaluate,
+    result_of,
+    result_of_error,
 )
-from operator_runner.reconcile.expression_conditions import ExpressionConditions
-from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.protocols import ClusterClient
+from operator_runner.reconcile.dependencies import Dependencies
+from operator_runner.reconcile.observer import ResourceRun
 from operator_runner.reconcile.status import (
     ATTEMPTS,
     ConditionsUpdate,
     StatusWriter,
-    generation_of,
     status_of,
 )
 
@@ -51,23 +50,24 @@ _log = structlog.get_logger(__name__)
 _ERROR_BYTES = 400
 """Maximum of an error in an Event, whose note has 1,024 bytes."""
 _CONDITIONS = "conditions"
+_NO_SCHEDULE: Json = {LAST_FIELD: None, NEXT_FIELD: None, "error": None}
 
 
 @dataclass(frozen=True, slots=True)
-class StatusInputs:
-    """A run whose end is written: its resource before it, and what expressions see of it."""
+class _StatusEnd:
+    """What is written at the end of a run, beside what is declared."""
 
-    ref: ObjectRef
-    body: Json
+    run: ResourceRun
     result: Json
-    schedule: Mapping[str, Any]
-    now: datetime
+    """What expressions see as `result`."""
+    change: ConditionsUpdate
     finish: ConditionsUpdate
     """Adds the conditions that depend on those that are declared."""
+    fields: Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class _Known:
+class _DeclaredSlot:
     """Known problems of the declared status of a resource, so that each is reported once."""
 
     problems: frozenset[InvalidExpression] = frozenset()
@@ -83,51 +83,38 @@ class DeclaredStatusWriter:
     """Writes the declared status of the resources of one watch."""
 
     def __init__(
-        self,
-        declared: DeclaredStatus,
-        cluster: ClusterClient,
-        status: StatusWriter,
-        other_writers: OtherWriters,
-        dependents: Callable[[ObjectRef], Sequence[Json]],
-        *,
-        readiness: Callable[[ObjectRef], DependentsReadiness],
-        expressions: ExpressionConditions,
+        self, declared: DeclaredStatus, dependencies: Dependencies, status: StatusWriter
     ) -> None:
-        """`dependents` returns the objects that a resource owns, `readiness` theirs.
-
-        `expressions` gets those that fail, before the conditions are written.
-        """
+        """Write with `status`; the expressions that fail are those of `dependencies`."""
         self._declared = declared
-        self._cluster = cluster
+        self._cluster = dependencies.cluster
         self._status = status
-        self._other_writers = other_writers
-        self._dependents, self._readiness = dependents, readiness
-        self._expressions = expressions
-        self._known: dict[ObjectRef, _Known] = {}
-
-    def forget(self, ref: ObjectRef) -> None:
-        """Drop the state of a deleted resource."""
-        self._known.pop(ref, None)
+        self._deps = dependencies
 
     async def write(
         self,
-        inputs: StatusInputs,
-        update: ConditionsUpdate,
+        run: ResourceRun,
+        change: ConditionsUpdate,
+        finish: ConditionsUpdate,
         fields: Mapping[str, Any],
         current: Json | None,
     ) -> Json | None:
         """Write conditions and fields as `StatusWriter.write` does, and the declared ones.
 
-        `current` is the resource if it is up to date, None if it has to be read.
+        `finish` adds conditions that depend on the declared ones. `current` is the resource if it
+        is up to date, None if it has to be read.
         """
+        outcome = run.outcome
+        result = result_of_error(run.message) if outcome is None else result_of(outcome)
+        end = _StatusEnd(run, result, change, finish, fields)
         for attempt in itertools.count(1):
-            body = current if current is not None else await self._cluster.get(inputs.ref)
-            if body is None or uid_of(body) != uid_of(inputs.body):
+            body = current if current is not None else await self._cluster.get(run.ref)
+            if body is None or uid_of(body) != run.uid:
                 return None
             if body is not current:
-                self._other_writers.read(body)
+                self._deps.other_writers.read(body)
             try:
-                return await self._write_once(inputs, update, fields, body)
+                return await self._write_once(end, body)
             except Conflict:
                 # The role may have written what expressions see: evaluate them again.
                 if attempt == ATTEMPTS:
@@ -135,24 +122,18 @@ class DeclaredStatusWriter:
                 current = None
         raise AssertionError
 
-    async def _write_once(
-        self,
-        inputs: StatusInputs,
-        update: ConditionsUpdate,
-        fields: Mapping[str, Any],
-        body: Json,
-    ) -> Json | None:
+    async def _write_once(self, end: _StatusEnd, body: Json) -> Json | None:
         """Evaluate and write the status of `body`. Raises Conflict if that is not current."""
-        known = self._known.setdefault(inputs.ref, _Known())
-        evaluated = evaluate(self._declared, self._values(inputs, body))
-        await self._report_problems(known, inputs.ref, body, evaluated.problems)
+        known = end.run.state.slot(_DeclaredSlot)
+        evaluated = evaluate(self._declared, self._values(end, body))
+        await self._report_problems(known, end.run.ref, body, evaluated.problems)
         while True:
             accepted = _without_refused(evaluated, known.refused)
-            if known.altered == (_digest_of(accepted, inputs), _present(body, accepted)):
+            if known.altered == (_digest_of(accepted, end), _present(body, accepted)):
                 # Nothing differs but for what the API server has made of it.
                 accepted = EvaluatedStatus()
             try:
-                written = await self._write(inputs, body, accepted, update, fields)
+                written = await self._write(end, body, accepted)
             except Invalid as error:
                 if not (accepted.fields or accepted.conditions):
                     raise
@@ -160,62 +141,54 @@ class DeclaredStatusWriter:
             else:
                 break
         if written is not None and (accepted.fields or accepted.conditions):
-            await self._compare(known, inputs, accepted, written)
+            await self._compare(known, end, accepted, written)
         return written
 
-    def _values(self, inputs: StatusInputs, body: Json) -> Json:
+    def _values(self, end: _StatusEnd, body: Json) -> Json:
         """Return what expressions see; `resource` is as it is after the run."""
-        uses_dependents = self._declared.uses_dependents
+        declared, ref = self._declared, end.run.ref
         return {
+            "schedule": _NO_SCHEDULE,
+            **end.run.values,
             "resource": body,
-            "dependents": self._dependents(inputs.ref) if uses_dependents else [],
-            "readiness": self._readiness_value(inputs) if self._declared.uses_readiness else {},
-            "schedule": dict(inputs.schedule),
-            "result": inputs.result,
+            "dependents": self._deps.dependents(ref) if declared.uses_dependents else [],
+            "readiness": self._readiness_value(end) if declared.uses_readiness else {},
+            "result": end.result,
         }
 
-    def _readiness_value(self, inputs: StatusInputs) -> Json:
+    def _readiness_value(self, end: _StatusEnd) -> Json:
         """Return what expressions see as `readiness`; a run that fails may not have read any."""
-        found = asdict(self._readiness(inputs.ref))
-        reason, is_unknown = inputs.result["reason"], found["ready"] is None
+        found = asdict(self._deps.readiness(end.run.ref))
+        reason, is_unknown = end.result["reason"], found["ready"] is None
         if reason == FORMER_OWNER or (is_unknown and reason == NOT_OWNED):
-            found |= {"ready": False} | {
-                name: inputs.result[name] for name in ("reason", "message")
-            }
-        elif is_unknown and inputs.result["successful"]:
+            found |= {"ready": False} | {name: end.result[name] for name in ("reason", "message")}
+        elif is_unknown and end.result["successful"]:
             found["ready"] = True
         elif is_unknown:
-            found |= {name: inputs.result[name] for name in ("reason", "message")}
+            found |= {name: end.result[name] for name in ("reason", "message")}
         return found
 
-    async def _write(
-        self,
-        inputs: StatusInputs,
-        body: Json,
-        declared: EvaluatedStatus,
-        update: ConditionsUpdate,
-        fields: Mapping[str, Any],
-    ) -> Json | None:
-        generation = generation_of(inputs.body)
+    async def _write(self, end: _StatusEnd, body: Json, declared: EvaluatedStatus) -> Json | None:
+        generation = end.run.generation
         return await self._status.write(
-            inputs.ref,
-            uid_of(body),
-            lambda old: inputs.finish(declared.update(update(old), generation, inputs.now)),
+            end.run.ref,
+            end.run.uid,
+            lambda old: end.finish(declared.update(end.change(old), generation, end.run.now)),
             body,
-            {**declared.fields, **fields},
+            {**declared.fields, **end.fields},
             attempts=1,
         )
 
     async def _compare(
-        self, known: _Known, inputs: StatusInputs, declared: EvaluatedStatus, written: Json
+        self, known: _DeclaredSlot, end: _StatusEnd, declared: EvaluatedStatus, written: Json
     ) -> None:
         """Notice fields that the API server has dropped, or changed by defaults."""
         status, conditions = status_of(written), read_conditions(written)
-        kept = declared.update(conditions, generation_of(inputs.body), inputs.now)
+        kept = declared.update(conditions, end.run.generation, end.run.now)
         if not replacing_patch(status, declared.fields) and kept == conditions:
             known.altered, known.missing = ("", ""), frozenset()
             return
-        known.altered = (_digest_of(declared, inputs), _present(written, declared))
+        known.altered = (_digest_of(declared, end), _present(written, declared))
         fields = declared.fields.items()
         missing = frozenset(n for n, value in fields if value is not None and n not in status)
         for name in sorted(missing - known.missing):
@@ -228,7 +201,7 @@ class DeclaredStatusWriter:
         known.missing = missing
 
     async def _report_refused(
-        self, known: _Known, body: Json, declared: EvaluatedStatus, error: str
+        self, known: _DeclaredSlot, body: Json, declared: EvaluatedStatus, error: str
     ) -> None:
         """Leave out what the API server has named in its error, or everything that is declared."""
         names = [name for name in declared.fields if re.search(rf"\bstatus\.{name}\b", error)]
@@ -258,10 +231,14 @@ class DeclaredStatusWriter:
         await self._cluster.emit(body, event)
 
     async def _report_problems(
-        self, known: _Known, ref: ObjectRef, body: Json, problems: Sequence[InvalidExpression]
+        self,
+        known: _DeclaredSlot,
+        ref: ObjectRef,
+        body: Json,
+        problems: Sequence[InvalidExpression],
     ) -> None:
         """Report expressions that fail, each once until its error changes."""
-        self._expressions.evaluated(ref, {each.key: _failure_text(each) for each in problems})
+        self._deps.expressions.evaluated(ref, {each.key: _failure_text(each) for each in problems})
         for problem in problems:
             if problem in known.problems:
                 continue
@@ -290,8 +267,8 @@ def _without_refused(evaluated: EvaluatedStatus, refused: Mapping[str, str]) -> 
     return evaluated.without(fields, conditions=has_conditions)
 
 
-def _digest_of(evaluated: EvaluatedStatus, inputs: StatusInputs) -> str:
-    return _digest([evaluated.fields, evaluated.conditions, generation_of(inputs.body)])
+def _digest_of(evaluated: EvaluatedStatus, end: _StatusEnd) -> str:
+    return _digest([evaluated.fields, evaluated.conditions, end.run.generation])
 
 
 def _present(body: Json, evaluated: EvaluatedStatus) -> str:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch
+from operator_runner.core.timetable import Timetable
 from operator_runner.kube.object_readiness import DependentsReadiness
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
@@ -23,7 +24,6 @@ from operator_runner.reconcile.protocols import (
     WriteRecorder,
 )
 from operator_runner.reconcile.pruning import PruneFunction
-from operator_runner.reconcile.schedule import TimetableReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class Dependencies:
     """Called after each successful run with whether the role is idempotent, as far as is known."""
     other_writers: OtherWriters
     """Shared by all reconcilers, because a kind may be watched in several versions."""
-    timetable: TimetableReader = lambda *_: None
+    timetable: Callable[[Json, Watch], Timetable | None] = lambda *_: None
+    """Return the timetable of a resource, None without one. Raises ValueError if it is invalid."""
     on_missed_tick: Callable[[GVK], None] = lambda _: None
     """Called with the kind for each tick that is older than its deadline."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Decide what happens to drift: objects that differ from what an unchanged resource asks for. Pure.
+"""Handle drift: objects that differ from what an unchanged resource asks for.
 
 The condition Drifted shows the policies `warn` and `ignore`, and its observedGeneration is the
 generation that was last reconciled; as with Flux, a changed resource is reconciled in any case.
@@ -6,11 +6,15 @@ generation that was last reconciled; as with Flux, a changed resource is reconci
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
-from operator_runner.core.model import Cause, Drift, Json, Trigger, Watch
+import structlog
+
+from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Trigger, Watch
 from operator_runner.core.object_diff import ObjectDifference, summarize
+from operator_runner.core.operator_state import DriftEntry
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED
 from operator_runner.reconcile.conditions import (
@@ -19,6 +23,9 @@ from operator_runner.reconcile.conditions import (
     put_condition,
     read_conditions,
 )
+from operator_runner.reconcile.decide import Run
+from operator_runner.reconcile.dependencies import Dependencies
+from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.request_annotations import (
     DRIFT_ANNOTATION,
@@ -26,8 +33,10 @@ from operator_runner.reconcile.request_annotations import (
     annotations_of,
     pending_request,
 )
-from operator_runner.reconcile.status import generation_of
+from operator_runner.reconcile.results import NoRun, ReconcileResult, Succeeded
+from operator_runner.reconcile.status import StatusWriter, generation_of
 
+_log = structlog.get_logger(__name__)
 DRIFTED = "Drifted"
 _RECONCILED, _DIFFERS, _UNKNOWN = "Reconciled", "ObjectsDiffer", "PreviewFailed"
 _REASONS = (_RECONCILED, _DIFFERS, _UNKNOWN)
@@ -44,6 +53,121 @@ ON_REQUEST = Cause(Trigger.START, "on request")
 """Cause of a reconcile by a test of a role: it writes too, unless its inputs are unchanged."""
 _SHOWN = 5
 _MESSAGE_BYTES = 900
+
+
+@dataclass(slots=True)
+class _DriftSlot:
+    """What the last preview of a resource has found."""
+
+    entry: DriftEntry | None = None
+
+
+class DriftObserver(Observer):
+    """Reports or ignores drift in place of a run that would only correct it."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        dependencies: Dependencies,
+        status: StatusWriter,
+        is_tick_due: Callable[[ResourceRun], bool],
+        period: timedelta | None,
+    ) -> None:
+        """`period` is the time until the next preview, None for none."""
+        self._watch = watch
+        self._deps = dependencies
+        self._status = status
+        self._is_tick_due = is_tick_due
+        self._period = period
+
+    async def hold(self, run: ResourceRun) -> ReconcileResult | None:
+        """See `Observer`."""
+        if run.action != Run(cleanup=False) or (policy := self._policy(run)) is None:
+            return None
+        if policy is Drift.IGNORE or self._deps.preview is None:
+            self._forget(run.ref, run.state)
+            generation = run.generation
+            await self._write(
+                run, lambda old, now: after_run(old, Drift.IGNORE, generation, now, applied=True)
+            )
+            return NoRun("Drift is ignored")
+        await self._report(run, await self._deps.preview(run.body, self._watch))
+        return Succeeded(self._period, Trigger.PERIOD)
+
+    async def takes_failure(self, run: ResourceRun) -> bool:
+        """See `Observer`."""
+        policy = self._policy(run)
+        if policy is Drift.WARN:
+            # The next run writes nothing either, so it could not end a failure.
+            await self._report(run, Preview(run.ref, failure=run.message))
+        elif policy is None:
+            self._forget(run.ref, run.state)
+        return policy is not None
+
+    async def begin(self, run: ResourceRun) -> None:
+        """See `Observer`: what is corrected is new if it differs again."""
+        self._forget(run.ref, run.state)
+        run.is_announced |= is_recorded(read_conditions(run.body))
+
+    def conditions(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
+        """See `Observer`. An operator that ends during a run has to repeat it."""
+        if phase in (Phase.STARTED, Phase.FAILED, Phase.STALLED):
+            return without_record(conditions)
+        if phase is not Phase.FINISHED or run.outcome is None:
+            return conditions
+        applied = run.outcome.successful and run.outcome.requeue_after is None
+        policy = policy_of(run.body, self._watch)
+        return after_run(conditions, policy, run.generation, run.now, applied=applied)
+
+    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
+        """See `Observer`."""
+        self._forget(ref, state)
+
+    def _policy(self, run: ResourceRun) -> Drift | None:
+        """Return the policy if a run would only correct drift, and is not to; else None."""
+        policy = policy_of(run.body, self._watch)
+        if policy is Drift.ENFORCE or run.state.is_unapplied or ON_REQUEST in run.causes:
+            return None
+        is_drift = not self._is_tick_due(run) and is_drift_run(run.body, run.state.succeeded)
+        return policy if is_drift else None
+
+    async def _report(self, run: ResourceRun, preview: Preview) -> None:
+        """Report what a run that writes nothing has found; an Event only if that is new."""
+        condition = condition_of(preview, run.generation)
+        found = run.state.slot(_DriftSlot)
+        before = found.entry or DriftEntry(run.ref)
+        if preview.failure:
+            _log.warning("Cannot preview the resource", error=preview.failure)
+            # The drift that was found before has not ended.
+            entry = replace(before, failure=condition["message"])
+        else:
+            entry = DriftEntry(run.ref, drift_text(preview.differences))
+        is_changed = entry.text != before.text
+        if is_changed:
+            _log.info("Drift changed", drift=entry.text or "none")
+        found.entry = entry if entry.message else None
+        self._deps.on_drift(run.ref, bool(entry.text))
+        await self._write(run, lambda old, now: put_condition(list(old), condition, now))
+        if is_changed and entry.text:
+            event = run.event(DRIFTED, entry.text, warning=True)
+            await self._deps.cluster.emit(run.body, event)
+
+    async def _write(
+        self, run: ResourceRun, change: Callable[[Sequence[Json], datetime], list[Json]]
+    ) -> None:
+        if self._watch.manage_status:
+            now = datetime.now(UTC)
+            await self._status.write(run.ref, run.uid, lambda old: change(old, now), run.body)
+
+    def _forget(self, ref: ObjectRef, state: ReconcileState) -> None:
+        state.slot(_DriftSlot).entry = None
+        self._deps.on_drift(ref, False)
+
+
+def drift_entries(states: Iterable[ReconcileState]) -> Sequence[DriftEntry]:
+    """Return the drift of resources since their last run that wrote."""
+    found = (state.slot(_DriftSlot).entry for state in states)
+    return tuple(entry for entry in found if entry is not None)
 
 
 def policy_of(body: Json, watch: Watch) -> Drift:

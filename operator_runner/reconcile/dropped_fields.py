@@ -2,54 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from operator_runner.core.model import Json, ObjectRef, RunContent, Watch, uid_of
-from operator_runner.reconcile.protocols import VariableNames
-from operator_runner.reconcile.reserved_fields import (
-    ReservationReason,
-    ReservedField,
-    dropped,
-    reported,
-    reserved_fields,
-)
-from operator_runner.reconcile.status import generation_of
+import structlog
+
+from operator_runner.core.model import EventSpec
+from operator_runner.reconcile import reserved_fields
+from operator_runner.reconcile.dependencies import Dependencies
+from operator_runner.reconcile.observer import Observer, ResourceRun
+from operator_runner.reconcile.reserved_fields import ReservationReason, ReservedField
+
+_log = structlog.get_logger(__name__)
 
 
-class DroppedFields:
-    """Finds fields of the resources of one watch, and remembers which are reported."""
+@dataclass(slots=True)
+class _DroppedSlot:
+    reported: tuple[int, frozenset[str]] | None = None
+    """Generation and names for which fields were last reported; the data of a kind without
+    generations may get others."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        names: VariableNames,
-        report: Callable[[Json, Sequence[ReservedField]], Awaitable[None]],
-    ) -> None:
-        """`report` is called with a resource and the fields to report."""
-        self._watch = watch
-        self._names = names
-        self._report = report
-        # uid, generation and names for which fields were last reported; the data of a kind
-        # without generations may get others.
-        self._reported: dict[ObjectRef, tuple[str, int, frozenset[str]]] = {}
 
-    async def find(self, ref: ObjectRef, body: Json, content: RunContent) -> frozenset[str]:
-        """Return the fields with reserved names; report them once per generation.
+class DroppedFieldsObserver(Observer):
+    """Keeps fields with reserved names from the role; reports them once per generation."""
 
-        Raises RunError if the reserved names cannot be listed.
-        """
+    def __init__(self, dependencies: Dependencies) -> None:
+        """`dependencies.variable_names` has the names that are reserved."""
+        self._names = dependencies.variable_names
+        self._cluster = dependencies.cluster
+
+    async def begin(self, run: ResourceRun) -> None:
+        """See `Observer`."""
         names = await self._names.reserved()
-        fields: Sequence[ReservedField] = reserved_fields(body, self._watch, names)
+        fields: Sequence[ReservedField]
+        fields = reserved_fields.reserved_fields(run.body, run.watch, names)
         if any(field.use is ReservationReason.KEYWORD for field in fields):
-            fields = dropped(fields, await self._names.declared(content))
-        names_dropped = frozenset(field.name for field in fields)
-        state = (uid_of(body), generation_of(body), names_dropped)
-        to_report = reported(fields, self._watch.gvk)
-        if to_report and self._reported.get(ref) != state:
-            await self._report(body, to_report)
-            self._reported[ref] = state
-        return names_dropped
-
-    def forget(self, ref: ObjectRef) -> None:
-        """Forget a resource."""
-        self._reported.pop(ref, None)
+            content = run.watch.content_for(cleanup=run.is_deletion)
+            fields = reserved_fields.dropped(fields, await self._names.declared(content))
+        run.excluded = frozenset(field.name for field in fields)
+        found, slot = (run.generation, run.excluded), run.state.slot(_DroppedSlot)
+        to_report = reserved_fields.reported(fields, run.ref.gvk)
+        if to_report and slot.reported != found:
+            paths, hint = reserved_fields.paths(to_report), reserved_fields.hint(to_report)
+            _log.warning(
+                "Fields of the resource are not passed to the role", fields=paths, hint=hint
+            )
+            note = reserved_fields.note(to_report)
+            event = EventSpec("ReservedFieldNames", note, warning=True)
+            await self._cluster.emit(run.body, event)
+            slot.reported = found

@@ -15,6 +15,13 @@ from datetime import datetime
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.conditions import new_condition, put_condition
+from operator_runner.reconcile.observer import (
+    REPORTS,
+    Observer,
+    Phase,
+    ReconcileState,
+    ResourceRun,
+)
 
 EXPRESSION_FAILURE = "ExpressionFailure"
 _REASON = "InvalidExpression"
@@ -113,6 +120,24 @@ class ExpressionConditions:
     def _report(self, gvk: GVK, key: str, ref: ObjectRef, failure: _Failure, what: str) -> None:
         for resource in sorted(self._resources(gvk, ref, failure)):
             self._changed(resource, key, what)
+
+
+class ExpressionObserver(Observer):
+    """Writes the condition of the expressions that fail for a resource."""
+
+    def __init__(self, expressions: ExpressionConditions) -> None:
+        """`expressions` has those that fail."""
+        self._expressions = expressions
+
+    def conditions(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
+        """See `Observer`."""
+        if phase not in REPORTS:
+            return conditions
+        return self._expressions.put_condition(conditions, run.ref, run.generation, run.now)
+
+    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
+        """See `Observer`."""
+        self._expressions.forget(ref)
 
 
 def _is_ours(condition: Json) -> bool:

@@ -1,4 +1,4 @@
-"""Find roles that change the same field in every run, without a change of the resource. Pure.
+"""Find roles that change the same field in every run, without a change of the resource.
 
 A password or a timestamp that is generated in each run is the usual cause. See
 docs/adr/0030-idempotence.md.
@@ -6,14 +6,22 @@ docs/adr/0030-idempotence.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+
+import structlog
 
 from operator_runner.core.model import Cause, FieldChange, ObjectRef, RunEvent, Trigger
 from operator_runner.core.object_diff import summarize
 from operator_runner.kube.object_readiness import is_change
+from operator_runner.reconcile.dependencies import Dependencies
+from operator_runner.reconcile.observer import EventHandler, Observer, ResourceRun
+from operator_runner.reconcile.results import ReconcileResult
 
+_log = structlog.get_logger(__name__)
 _RUNS = 2
 """Consecutive unprompted runs that change a field until it is reported. One may still converge, by
 the status of what the run before created."""
@@ -24,7 +32,7 @@ _MAX_FIELDS = 16
 """Changed fields that are kept for each resource."""
 _TIMERS = frozenset({Trigger.START, Trigger.PERIOD, Trigger.REQUEUE})
 _ENDS = {"runner_on_ok", "runner_on_failed"}
-CURE = "keep the value that the object has, or generate it once"
+_CURE = "keep the value that the object has, or generate it once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class RepeatedChange:
         """Return the note of the Event: task, fields, object and hint."""
         return (
             f"Not idempotent: task '{self.task}' changes {summarize(self.paths)} of {self.ref} in "
-            f"every run, though nothing asked for it; {CURE}"
+            f"every run, though nothing asked for it; {_CURE}"
         )
 
 
@@ -82,41 +90,70 @@ class TaskTimes:
 
 @dataclass(slots=True)
 class IdempotenceCheck:
-    """Compares the changes of consecutive successful runs of each resource."""
+    """Compares the changes of consecutive successful runs of one resource."""
 
-    _fields: dict[ObjectRef, dict[tuple[ObjectRef, str], _ChangedField]] = field(
-        default_factory=dict
-    )
+    needed: int = 0
+    """Of the current run: see `runs_needed`; 0 if something asked for the run."""
+    tasks: TaskTimes = field(default_factory=TaskTimes)
+    """Of the current run."""
+    _fields: dict[tuple[ObjectRef, str], _ChangedField] = field(default_factory=dict)
 
-    def run_ended(
-        self, owner: ObjectRef, changes: Sequence[FieldChange], tasks: TaskTimes, runs_needed: int
-    ) -> Verdict:
-        """Return what a successful run has shown; `changes` are its own, in their order.
-
-        `runs_needed` is from `runs_needed`, 0 after a run that something asked for.
-        """
-        old = self._fields.pop(owner, {})
-        new: dict[tuple[ObjectRef, str], _ChangedField] = {}
+    def run_ended(self, changes: Sequence[FieldChange]) -> Verdict:
+        """Return what a successful run has shown; `changes` are its own, in their order."""
+        old, self._fields = self._fields, {}
         begun: dict[tuple[str, ObjectRef], list[str]] = {}
         for key, first, last in _by_field(changes)[:_MAX_FIELDS]:
             known = old.get(key)
             is_own = known is not None and known.after == first.before
-            runs = (known.runs if known is not None and is_own else 0) + 1 if runs_needed else 0
+            runs = (known.runs if known is not None and is_own else 0) + 1 if self.needed else 0
             seen = _ChangedField(last.after, runs, known is not None and known.is_reported)
-            if not seen.is_reported and 0 < runs_needed <= runs:
+            if not seen.is_reported and 0 < self.needed <= runs:
                 seen.is_reported = True
-                begun.setdefault((tasks.at(last.at), last.ref), []).append(last.path)
-            new[key] = seen
-        if new:
-            self._fields[owner] = new
+                begun.setdefault((self.tasks.at(last.at), last.ref), []).append(last.path)
+            self._fields[key] = seen
         findings = tuple(
             RepeatedChange(task, ref, tuple(paths)) for (task, ref), paths in begun.items()
         )
-        return Verdict(findings, not any(each.is_reported for each in new.values()))
+        is_idempotent = not any(each.is_reported for each in self._fields.values())
+        return Verdict(findings, is_idempotent)
 
-    def forget(self, owner: ObjectRef) -> None:
-        """Drop what is kept for a resource that is deleted."""
-        self._fields.pop(owner, None)
+
+class IdempotenceObserver(Observer):
+    """Reports fields that a role changes in every run, once until that ends."""
+
+    def __init__(self, dependencies: Dependencies) -> None:
+        """Compare what `dependencies.writes` has recorded of each run."""
+        self._deps = dependencies
+
+    async def begin(self, run: ResourceRun) -> None:
+        """See `Observer`. Before the run, which begins a new record of what it writes."""
+        is_echo = partial(self._deps.writes.is_echo, run.ref)
+        check = run.state.slot(IdempotenceCheck)
+        check.needed = 0 if run.schedule_time else runs_needed(run.causes, is_echo)
+        check.tasks = TaskTimes()
+
+    @asynccontextmanager
+    async def playing(self, run: ResourceRun) -> AsyncIterator[EventHandler]:
+        """See `Observer`."""
+        yield run.state.slot(IdempotenceCheck).tasks
+
+    async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:
+        """See `Observer`."""
+        if run.is_cleanup or run.outcome is None or not run.outcome.successful:
+            return
+        changes = self._deps.writes.take_changes(run.ref)
+        verdict = run.state.slot(IdempotenceCheck).run_ended(changes)
+        self._deps.on_idempotence(run.ref, verdict.is_idempotent)
+        for finding in verdict.findings:
+            _log.warning(
+                "Role is not idempotent",
+                task=finding.task,
+                object=str(finding.ref),
+                fields=summarize(finding.paths),
+                hint=_CURE,
+            )
+            event = run.event("NotIdempotent", str(finding), warning=True)
+            await self._deps.cluster.emit(run.body, event)
 
 
 def runs_needed(causes: Iterable[Cause], is_echo: Callable[[Cause], bool]) -> int:

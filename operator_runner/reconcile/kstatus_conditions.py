@@ -1,4 +1,4 @@
-"""Compute the conditions Ready, Reconciling and Stalled, for watches with `kstatus`. Pure.
+"""The conditions Ready, Reconciling and Stalled, of watches with `kstatus`.
 
 `kubectl wait --for=condition=Ready`, Flux, Argo CD and others read them. Reconciling and Stalled
 are present only while they are true; each condition has an observedGeneration.
@@ -8,12 +8,13 @@ Source: kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) and the Kubernetes API conv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from operator_runner.core.model import Json
+from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.kube.object_readiness import DependentsReadiness
 from operator_runner.reconcile.conditions import conditions_by_type, new_condition, put_condition
+from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
 
 _ABNORMAL = ("Reconciling", "Stalled")
 
@@ -100,6 +101,37 @@ def stalled(conditions: Sequence[Json], generation: int, now: datetime) -> list[
     return put_condition(
         result, new_condition("Stalled", "True", "Failed", message, generation), now
     )
+
+
+class KstatusObserver(Observer):
+    """Adds these conditions; Ready depends on all others, and on the objects of the resource."""
+
+    def __init__(self, watch: Watch, readiness: Callable[[ObjectRef], DependentsReadiness]) -> None:
+        """`readiness` is that of `Dependencies`."""
+        self._ready_when = watch.ready_when
+        self._readiness = readiness
+
+    def summarize(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
+        """See `Observer`."""
+        generation, now, outcome = run.generation, run.now, run.outcome
+        if phase is Phase.FINISHED and outcome is not None:
+            if not outcome.successful:
+                return failing(conditions, generation, now)
+            if outcome.requeue_after is not None:
+                return waiting(conditions, generation, now)
+            readiness = self._readiness(run.ref)
+            return applied(conditions, generation, now, readiness, self._ready_when)
+        change = _BY_PHASE.get(phase)
+        return conditions if change is None else change(conditions, generation, now)
+
+
+_BY_PHASE: Mapping[Phase, Callable[[Sequence[Json], int, datetime], list[Json]]] = {
+    Phase.STARTED: progressing,
+    Phase.SUSPENDED: lambda conditions, *_: suspended(conditions),
+    Phase.DESELECTED: lambda conditions, *_: deselected(conditions),
+    Phase.FAILED: failing,
+    Phase.STALLED: stalled,
+}
 
 
 def _message(conditions: Sequence[Json], type_: str) -> str:

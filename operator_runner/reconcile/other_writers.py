@@ -1,4 +1,4 @@
-"""Notice another operator that writes the conditions of the same resources. Pure; see ADR 31.
+"""Notice another operator that writes the conditions of the same resources; see ADR 31.
 
 Conditions that differ from those that this process has read or written last were written by
 another process. In a rolling update the old and the new Pod write for a short time: only writes
@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from operator_runner.core.model import GVK, Json, uid_of
-from operator_runner.reconcile.conditions import read_conditions
+import structlog
 
+from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef, uid_of
+from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.observer import Observer, ReconcileState, ResourceRun
+from operator_runner.reconcile.protocols import ClusterClient
+
+_log = structlog.get_logger(__name__)
+_CURE = (
+    "stop one of them, run replicas with --leader-elect, or separate them by WATCH_NAMESPACE or "
+    "selector"
+)
 _TYPES = ("Running", "Successful", "Failure")
 _UPDATE_TIME = timedelta(seconds=30)
 """Time in which a rolling update notices that a new Pod is ready and ends the old one."""
@@ -87,6 +97,41 @@ class OtherWriters:
             self._first[kind] = written
         elif written - first >= self._overlap:
             self._found[kind] = OtherWriter(manager, first, written)
+
+
+class OtherWritersObserver(Observer):
+    """Reports another operator that writes the conditions of the resources of a kind."""
+
+    def __init__(self, writers: OtherWriters, cluster: ClusterClient) -> None:
+        """`writers` compares what is read and written."""
+        self._writers = writers
+        self._cluster = cluster
+
+    async def begin(self, run: ResourceRun) -> None:
+        """See `Observer`."""
+        self._writers.read(run.body)
+
+    @asynccontextmanager
+    async def playing(self, run: ResourceRun) -> AsyncIterator[None]:
+        """See `Observer`."""
+        if (other := self._writers.take(run.ref.gvk)) is not None:
+            _log.warning(
+                "Another operator writes the status of the same resources",
+                manager=other.manager,
+                first=other.first.isoformat(),
+                last=other.last.isoformat(),
+                hint=_CURE,
+            )
+            note = f"Another operator (manager {other.manager}) writes the status of this resource"
+            event = EventSpec("AnotherOperator", f"{note}; {_CURE}", warning=True)
+            await self._cluster.emit(run.body, event)
+        # The role may write the status too.
+        self._writers.forget(run.uid)
+        yield
+
+    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
+        """See `Observer`."""
+        self._writers.forget(state.uid)
 
 
 def _state(body: Json) -> bytes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,73 +15,27 @@ import structlog
 
 from operator_runner.core.durations import short_duration
 from operator_runner.core.model import (
-    Cause,
     EventSpec,
     Json,
-    ObjectRef,
+    RunContent,
     RunEvent,
     RunOutcome,
     RunRequest,
     Watch,
+    desired_state,
     uid_of,
 )
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.reconcile.annotation_overrides import Overrides
 from operator_runner.reconcile.conditions import awaiting_deletion
-from operator_runner.reconcile.decide import Run, RunDeselection
 from operator_runner.reconcile.dependencies import Dependencies
-from operator_runner.reconcile.idempotence import TaskTimes
+from operator_runner.reconcile.observer import EventHandler, Observer, ResourceRun
 from operator_runner.reconcile.play_log import PlayLog, task_time
-from operator_runner.reconcile.pruning import prune_after
-from operator_runner.reconcile.run_state import state_key
-from operator_runner.reconcile.schedule import NO_SCHEDULE, ScheduleState
+from operator_runner.reconcile.request_annotations import HANDLED_ANNOTATION, annotations_of
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 
 _log = structlog.get_logger(__name__)
 _TEMPLATE_WARNING = "Text of the resource is evaluated as a template"
 _LONG_TASK = timedelta(minutes=10)
-
-
-@dataclass(frozen=True, slots=True)
-class PendingRun:
-    """A run that is about to start; `body` is the resource.
-
-    `cleanup` is True for its deletion, `deselection` if it is no longer chosen. `watch` has the
-    content and the vars of the run.
-    """
-
-    ref: ObjectRef
-    body: Json
-    run_id: str
-    watch: Watch
-    causes: tuple[Cause, ...]
-    cleanup: bool = False
-    deselection: bool = False
-    excluded: frozenset[str] = frozenset()
-    """Fields that are not passed to the role."""
-    schedule: ScheduleState = NO_SCHEDULE
-    tasks: TaskTimes = field(default_factory=TaskTimes)
-
-    @classmethod
-    def of(
-        cls,
-        action: Run | RunDeselection,
-        ref: ObjectRef,
-        body: Json,
-        watch: Watch,
-        causes: Sequence[Cause],
-    ) -> PendingRun:
-        """Return the run that an action asks for, with an id of its own."""
-        deselection = isinstance(action, RunDeselection)
-        return cls(
-            ref,
-            body,
-            secrets.token_hex(8),
-            _deselecting(watch) if deselection else watch,
-            tuple(causes),
-            cleanup=isinstance(action, Run) and action.cleanup,
-            deselection=deselection,
-        )
 
 
 class LongTasks:
@@ -116,75 +72,72 @@ class LongTasks:
 class PlayRunner:
     """Runs plays."""
 
-    def __init__(self, dependencies: Dependencies, ansible: AnsibleSettings) -> None:
-        """`ansible` are the settings of all runs."""
+    def __init__(
+        self, dependencies: Dependencies, ansible: AnsibleSettings, observers: list[Observer]
+    ) -> None:
+        """`ansible` are the settings of all runs; `observers` see each play."""
         self._deps = dependencies
         self._ansible = ansible
+        self._observers = observers
 
-    async def run(self, pending: PendingRun, overrides: Overrides) -> RunOutcome:
+    async def run(self, run: ResourceRun) -> RunOutcome:
         """Run a play to its end; return its outcome. Raises what the executor does."""
-        watch = pending.watch
-        if not watch.mark_unsafe and (fields := list(templated_fields(pending.body))):
+        watch = run.watch
+        if not watch.mark_unsafe and (fields := list(templated_fields(run.body))):
             _log.warning(
                 _TEMPLATE_WARNING, fields=fields, hint="markUnsafe: true, or --mark-unsafe"
             )
-        with self._deps.access.grant(
-            pending.body, watch, pending.run_id, of_finalizer=pending.cleanup
-        ) as kubeconfig:
-            request = self._request(pending, overrides, kubeconfig)
-            raw = self._ansible.raw_output or (overrides.verbosity or 0) > 0
-            play_log = PlayLog(pending.ref, pending.run_id, self._ansible, raw=raw)
-            long_tasks = LongTasks(lambda task: self._report_long_task(pending, task))
-            records = self._deps.records
-            outcome: RunOutcome | None = None
-            records.started(pending.ref, request.uid, pending.run_id, pending.causes)
-            try:
-                async with self._deps.run_guard(pending.body, watch):
-                    outcome = await self._deps.executor.run(
-                        request, self._event_handler(pending, play_log, long_tasks)
-                    )
-                outcome = awaiting_deletion(await self._explained(outcome), pending.body)
-                if watch.prune is not None:
-                    outcome = await prune_after(self._deps, pending, outcome)
-                play_log.end(outcome)
-                return outcome
-            finally:
-                long_tasks.end()
-                records.ended(pending.run_id, outcome, request.max_artifacts)
+        access = self._deps.access.grant(run.body, watch, run.run_id, of_finalizer=run.is_deletion)
+        with access as kubeconfig:
+            async with AsyncExitStack() as stack:
+                contexts = [observer.playing(run) for observer in self._observers]
+                entered = [await stack.enter_async_context(each) for each in contexts]
+                handlers = [each for each in entered if each is not None]
 
-    def _request(self, pending: PendingRun, overrides: Overrides, kubeconfig: str) -> RunRequest:
-        watch, ansible = pending.watch, self._ansible
-        verbosity, artifacts = overrides.verbosity, overrides.artifacts
-        content = watch.content_for(cleanup=pending.cleanup)
+                def on_event(event: RunEvent) -> None:
+                    for handle in handlers:
+                        handle(event)
+
+                request = self._request(run, kubeconfig)
+                outcome = await self._deps.executor.run(request, on_event)
+                outcome = awaiting_deletion(await self._explained(outcome), run.body)
+                for observer in self._observers:
+                    outcome = await observer.played(run, outcome)
+                run.outcome = outcome
+        return outcome
+
+    def _request(self, run: ResourceRun, kubeconfig: str) -> RunRequest:
+        watch, ansible, verbosity = run.watch, self._ansible, run.overrides.verbosity
+        content = watch.content_for(cleanup=run.is_deletion)
         return RunRequest(
-            run_id=pending.run_id,
-            ref=pending.ref,
+            run_id=run.run_id,
+            ref=run.ref,
             content=content,
             extra_vars=extra_vars(
-                pending.body,
+                run.body,
                 watch,
-                cleanup=pending.cleanup,
-                excluded=pending.excluded,
-                schedule_time=pending.schedule.time,
+                cleanup=run.is_deletion,
+                excluded=run.excluded,
+                schedule_time=run.schedule_time,
             ),
             kubeconfig=kubeconfig,
-            verbosity=ansible.verbosity_for(pending.ref.gvk) if verbosity is None else verbosity,
-            max_artifacts=watch.max_runner_artifacts if artifacts is None else artifacts,
+            verbosity=ansible.verbosity_for(run.ref.gvk) if verbosity is None else verbosity,
+            max_artifacts=run.artifacts,
             timeout=watch.timeout or ansible.timeout,
-            causes=pending.causes,
+            causes=tuple(run.causes),
             native_types=watch.native_types,
             field_manager=watch.field_manager,
             gather_facts=watch.gather_facts,
             job=watch.job,
-            uid=uid_of(pending.body),
-            state_key=state_key(
-                pending.body,
+            uid=run.uid,
+            state_key=_state_key(
+                run.body,
                 watch,
                 content,
-                cleanup=pending.cleanup,
-                schedule_time=str(pending.schedule.time),
+                cleanup=run.is_deletion,
+                schedule_time=str(run.schedule_time),
             ),
-            environment=self._deps.run_environment(pending.run_id),
+            environment=self._deps.run_environment(run.run_id),
         )
 
     async def _explained(self, outcome: RunOutcome) -> RunOutcome:
@@ -198,35 +151,81 @@ class PlayRunner:
         failures = (replace(first, message=f"{first.message} ({hint})"), *filter(None, others))
         return replace(outcome, failures=failures)
 
-    async def _report_long_task(self, pending: PendingRun, task: str) -> None:
+
+class RecordObserver(Observer):
+    """Records runs for the operator's API, and announces each to what delays upgrades."""
+
+    def __init__(self, dependencies: Dependencies) -> None:
+        """See `records` and `run_guard` of `Dependencies`."""
+        self._records = dependencies.records
+        self._guard = dependencies.run_guard
+
+    @asynccontextmanager
+    async def playing(self, run: ResourceRun) -> AsyncIterator[EventHandler]:
+        """See `Observer`."""
+        self._records.started(run.ref, run.uid, run.run_id, tuple(run.causes))
+        try:
+            async with self._guard(run.body, run.watch):
+                yield lambda event: self._records.on_event(run.run_id, event)
+        finally:
+            self._records.ended(run.run_id, run.outcome, run.artifacts)
+
+
+class TaskObserver(Observer):
+    """Logs the tasks of a play, measures them, and reports the one that takes long."""
+
+    def __init__(self, dependencies: Dependencies, ansible: AnsibleSettings) -> None:
+        """`ansible` has the settings of the log."""
+        self._deps = dependencies
+        self._ansible = ansible
+
+    @asynccontextmanager
+    async def playing(self, run: ResourceRun) -> AsyncIterator[EventHandler]:
+        """See `Observer`."""
+        raw = self._ansible.raw_output or (run.overrides.verbosity or 0) > 0
+        play_log = PlayLog(run.ref, run.run_id, self._ansible, raw=raw)
+        long_tasks = LongTasks(lambda task: self._report_long_task(run, task))
+
+        def on_event(event: RunEvent) -> None:
+            play_log(event)
+            long_tasks.on_event(event)
+            if (timing := task_time(event)) is not None:
+                self._deps.on_task_end(run.ref.gvk, *timing)
+
+        try:
+            yield on_event
+        finally:
+            long_tasks.end()
+        if run.outcome is not None:
+            play_log.end(run.outcome)
+
+    async def _report_long_task(self, run: ResourceRun, task: str) -> None:
         limit = short_duration(_LONG_TASK)
         _log.warning("Task is still running", task=task, after=limit)
         note = (
             f"task '{task}' has been running for {limit}; its output: operator-runner runs logs"
-            f" {pending.run_id}; to end such runs, set `timeout` in watches.yaml"
+            f" {run.run_id}; to end such runs, set `timeout` in watches.yaml"
         )
-        event = EventSpec("LongTask", note, warning=True, run_id=pending.run_id)
-        await self._deps.cluster.emit(pending.body, event)
-
-    def _event_handler(
-        self, pending: PendingRun, play_log: PlayLog, long_tasks: LongTasks
-    ) -> Callable[[RunEvent], None]:
-        """Return what each event of a run is given to."""
-        gvk = pending.watch.gvk
-
-        def on_event(event: RunEvent) -> None:
-            play_log(event)
-            self._deps.records.on_event(pending.run_id, event)
-            pending.tasks(event)
-            long_tasks.on_event(event)
-            if (timing := task_time(event)) is not None:
-                self._deps.on_task_end(gvk, *timing)
-
-        return on_event
+        event = EventSpec("LongTask", note, warning=True, run_id=run.run_id)
+        await self._deps.cluster.emit(run.body, event)
 
 
-def _deselecting(watch: Watch) -> Watch:
-    """Return the watch with the content and the vars of its deselection as its own."""
-    assert watch.deselection is not None
-    content = watch.deselection.content or watch.content
-    return replace(watch, content=content, vars={**watch.vars, **watch.deselection.vars})
+def _state_key(
+    body: Json, watch: Watch, content: RunContent, *, cleanup: bool, schedule_time: str
+) -> str:
+    """Return a digest of the resource as users write it, and of what is run for it.
+
+    Its status is left out, and what the operator itself answers.
+    """
+    annotations = annotations_of(body)
+    parts = {
+        "uid": uid_of(body),
+        "state": desired_state(body),
+        "labels": body["metadata"].get("labels"),
+        "annotations": {k: v for k, v in annotations.items() if k != HANDLED_ANNOTATION},
+        "content": str(content.path),
+        "vars": dict(watch.vars),
+        "cleanup": cleanup,
+        "schedule": schedule_time,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from operator_runner.core.errors import ApiError, Fenced
-from operator_runner.core.model import EventSpec, ObjectRef, Prune, RunOutcome
+from operator_runner.core.model import EventSpec, ObjectRef, Prune, RunOutcome, Watch
 from operator_runner.core.truncation import truncated
+from operator_runner.reconcile.observer import Observer, ResourceRun
 
 if TYPE_CHECKING:
     from operator_runner.reconcile.dependencies import Dependencies
-    from operator_runner.reconcile.play import PendingRun
 
 _log = structlog.get_logger(__name__)
 _RETRY = timedelta(minutes=5)
@@ -52,49 +52,48 @@ def _fault(outcome: RunOutcome) -> str:
     return outcome.incomplete or (_WAITING if outcome.requeue_after is not None else "")
 
 
-async def prune_after(
-    dependencies: Dependencies, pending: PendingRun, outcome: RunOutcome
-) -> RunOutcome:
-    """Delete what a complete run no longer wrote; return the outcome, with a retry if need be.
+class PruneObserver(Observer):
+    """Deletes what a complete run no longer wrote. Registered for watches with `prune`."""
 
-    A deletion that fails is a warning and never a failure of the run. Raises Fenced.
-    """
-    prune, run = pending.watch.prune, dependencies.prune
-    is_cleanup = pending.cleanup or pending.deselection
-    if prune is None or run is None or not outcome.successful or is_cleanup:
-        return outcome
-    reason = _fault(outcome)
-    try:
-        result = await run(pending.run_id, prune, reason)
-    except Fenced:
-        raise
-    except ApiError as error:
-        result = PruneResult(refused=[str(error)])
-    if result.skipped:
-        _log.info("Not pruned: the run was not complete", reason=reason, objects=result.skipped)
-    if result.deleted:
-        text = _listed(map(str, result.deleted))
-        _log.info("Pruned", objects=text)
-        dependencies.on_pruned(pending.ref.gvk, len(result.deleted))
-        await _emit(dependencies, pending, "Pruned", f"Deleted {text}: no longer written by a run")
-    if not result.refused:
-        return outcome
-    text = _listed(result.refused)
-    _log.warning("Cannot prune; retrying", error=text)
-    await _emit(dependencies, pending, "PruneFailed", f"Cannot prune: {text}", warning=True)
-    return replace(outcome, retry_after=_RETRY)
+    def __init__(self, watch: Watch, dependencies: Dependencies) -> None:
+        """`dependencies.prune` deletes."""
+        self._prune = watch.prune
+        self._deps = dependencies
 
+    async def played(self, run: ResourceRun, outcome: RunOutcome) -> RunOutcome:
+        """See `Observer`; the outcome has a retry if need be. Raises Fenced.
 
-async def _emit(
-    dependencies: Dependencies,
-    pending: PendingRun,
-    reason: str,
-    note: str,
-    *,
-    warning: bool = False,
-) -> None:
-    event = EventSpec(reason, note, warning, action="Prune", run_id=pending.run_id)
-    await dependencies.cluster.emit(pending.body, event)
+        A deletion that fails is a warning and never a failure of the run.
+        """
+        prune, delete = self._prune, self._deps.prune
+        if prune is None or delete is None or not outcome.successful or run.is_cleanup:
+            return outcome
+        reason = _fault(outcome)
+        try:
+            result = await delete(run.run_id, prune, reason)
+        except Fenced:
+            raise
+        except ApiError as error:
+            result = PruneResult(refused=[str(error)])
+        if result.skipped:
+            _log.info("Not pruned: the run was not complete", reason=reason, objects=result.skipped)
+        if result.deleted:
+            text = _listed(map(str, result.deleted))
+            _log.info("Pruned", objects=text)
+            self._deps.on_pruned(run.ref.gvk, len(result.deleted))
+            await self._emit(run, "Pruned", f"Deleted {text}: no longer written by a run")
+        if not result.refused:
+            return outcome
+        text = _listed(result.refused)
+        _log.warning("Cannot prune; retrying", error=text)
+        await self._emit(run, "PruneFailed", f"Cannot prune: {text}", warning=True)
+        return replace(outcome, retry_after=_RETRY)
+
+    async def _emit(
+        self, run: ResourceRun, reason: str, note: str, *, warning: bool = False
+    ) -> None:
+        event = EventSpec(reason, note, warning, action="Prune", run_id=run.run_id)
+        await self._deps.cluster.emit(run.body, event)
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -1,30 +1,24 @@
-"""Reconcile one resource: read it, decide, run the play, report the outcome."""
+"""Reconcile one resource: read, decide, run, report, requeue.
+
+Every feature is an observer, which acts at the moments of `observer`; `observers` lists them.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import structlog
 
 from operator_runner.core.errors import Conflict, RunError
 from operator_runner.core.json_bounds import failure_reason
-from operator_runner.core.model import (
-    Cause,
-    Drift,
-    Json,
-    ObjectRef,
-    RunOutcome,
-    Trigger,
-    Watch,
-    uid_of,
-)
+from operator_runner.core.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch, uid_of
 from operator_runner.core.operator_state import DriftEntry
 from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.reconcile.annotation_overrides import clamp_period, read_overrides
 from operator_runner.reconcile.conditions import (
     failure_line,
@@ -35,34 +29,18 @@ from operator_runner.reconcile.conditions import (
     is_waiting,
     read_conditions,
 )
-from operator_runner.reconcile.decide import (
-    Action,
-    AddMetadata,
-    Ignore,
-    Run,
-    RunDeselection,
-    Suspend,
-    decide,
-)
+from operator_runner.reconcile.decide import AddMetadata, Ignore, Run, RunDeselection, decide
 from operator_runner.reconcile.dependencies import Dependencies
-from operator_runner.reconcile.drift import (
-    ON_REQUEST,
-    has_change,
-    is_drift_run,
-    is_recorded,
-    policy_of,
-)
-from operator_runner.reconcile.dropped_fields import DroppedFields
-from operator_runner.reconcile.idempotence import IdempotenceCheck, runs_needed
+from operator_runner.reconcile.drift import drift_entries, has_change
 from operator_runner.reconcile.metadata_patches import (
     change_metadata,
     without_annotation,
     without_finalizer,
 )
-from operator_runner.reconcile.play import PendingRun, PlayRunner
-from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.report import Reporter, RunContext
-from operator_runner.reconcile.request_acknowledgement import acknowledge_request
+from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
+from operator_runner.reconcile.observers import observers_of
+from operator_runner.reconcile.play import PlayRunner
+from operator_runner.reconcile.report import Reporter
 from operator_runner.reconcile.results import (
     Failed,
     Gone,
@@ -71,18 +49,12 @@ from operator_runner.reconcile.results import (
     Succeeded,
     Superseded,
 )
-from operator_runner.reconcile.schedule import (
-    NO_SCHEDULE,
-    ScheduleState,
-    ScheduleTracker,
-)
 from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
 
 _log = structlog.get_logger(__name__)
 _REQUEST_MESSAGE_BYTES = 600
 """Maximum of each failure's message in the answer to a request."""
-_TEMPLATE_WARNING = "Text of the resource is evaluated as a template"
 
 
 class Reconciler:
@@ -94,35 +66,16 @@ class Reconciler:
         """`period` is the resync period of resources without one in watch or annotation."""
         self._watch = watch
         self._deps = dependencies
-        self._period = clamp_period(
-            watch.reconcile_period if watch.reconcile_period is not None else period
-        )
-        self._reporter = Reporter(
-            watch,
-            dependencies.cluster,
-            dependencies.other_writers,
-            dependencies.dependents,
-            readiness=dependencies.readiness,
-            expressions=dependencies.expressions,
-            on_drift=dependencies.on_drift,
-        )
-        self._dropped_fields = DroppedFields(
-            watch, dependencies.variable_names, self._reporter.dropped
-        )
-        self._plays = PlayRunner(dependencies, ansible)
+        own = watch.reconcile_period
+        self._period = clamp_period(period if own is None else own) or None
+        self._observers: list[Observer] = []
+        self._reporter = Reporter(watch, dependencies, self._observers)
+        self._observers += observers_of(watch, dependencies, self._reporter, ansible, self._period)
+        self._plays = PlayRunner(dependencies, ansible, self._observers)
         self._superseding = SupersedeMonitor(
             watch, dependencies.cluster.get, dependencies.is_selected
         )
-        self._idempotence = IdempotenceCheck()
-        self._schedule = ScheduleTracker(watch, dependencies.timetable, dependencies.clock)
-        # Generation of the last successful run.
-        self._succeeded: dict[ObjectRef, int] = {}
-        # Resources with a change or a run that did not succeed: retries have no other causes.
-        self._unapplied: set[ObjectRef] = set()
-        # uid of the resource that the other mappings are about.
-        self._uids: dict[ObjectRef, str] = {}
-        # Generation of the resource as it was read last.
-        self._generations: dict[ObjectRef, int] = {}
+        self._states: dict[ObjectRef, ReconcileState] = {}
 
     def on_event(self, ref: ObjectRef, cause: Cause) -> None:
         """Record an event; with `supersede` it may end the current run of the resource."""
@@ -134,7 +87,7 @@ class Reconciler:
         Fenced if this process may have lost its Lease since the call.
         """
         if has_change(causes):
-            self._unapplied.add(ref)
+            self._state(ref).is_unapplied = True
         with self._superseding.watching(ref), self._deps.fences.reconciling(ref):
             try:
                 result = await self._reconcile(ref, causes)
@@ -142,113 +95,252 @@ class Reconciler:
                 await self._forget(ref)
                 result = Gone()
             is_idle = isinstance(result, Gone | NoRun)
-            current = "" if is_idle else self._uids.get(ref, "")
+            current = "" if is_idle else self._state(ref).uid
             await self._deps.executor.end_unadopted(ref, current)
             return result
 
     async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> ReconcileResult:
-        body = await self._read(ref)
-        while body is not None:
-            if not self._deps.claim(uid_of(body)):
-                _log.debug("Skipping reconciliation", reason="another replica has the resource")
-                self.release(ref)
-                return NoRun()
-            match self._decide(body):
-                case Ignore(reason):
-                    _log.debug("Skipping reconciliation", reason=reason)
-                    if self._superseding.forget(ref):
-                        await self._reporter.interrupted(ref, body, reason)
-                    return NoRun(reason)
-                case Suspend(finalizer):
-                    self._superseding.forget(ref)
-                    self._deps.on_suspension(ref, True)
-                    await self._reporter.suspended(ref, body, finalizer)
-                    return NoRun("Resource is suspended")
-                case AddMetadata() | Run() | RunDeselection() if fault := failure_reason(body):
-                    self._unapplied.add(ref)
-                    context = RunContext(ref, body, causes, datetime.now(UTC))
-                    # Each request takes the API server seconds; other tenants need the slot.
-                    async with self._deps.without_slot(ref):
-                        await self._reporter.error(context, fault)
-                        answer = Failed(message=fault)
-                        await acknowledge_request(self._deps.cluster, ref, body, answer)
-                    return NoRun(fault, failed=True)
-                case Run(cleanup=False) if policy := self._drift_policy(ref, body, causes):
-                    return await self._handle_drift(ref, body, causes, policy)
-                case AddMetadata() as missing:
-                    body = await self._add_metadata(ref, body, missing)
-                case Run() | RunDeselection() as action:
-                    return await self._run_action(action, ref, body, causes)
-        raise _ResourceDeleted
+        """Read, decide, run, report; the dispatcher requeues by the result."""
+        run = await self._read(ref, causes)
+        while run is not None:
+            if (held := await self._held(run)) is not None:
+                return held
+            if isinstance(run.action, AddMetadata):
+                run = await self._add_metadata(run, run.action)
+                continue
+            result = await self._run(run)
+            for observer in self._observers:
+                await observer.ended(run, result)
+            return result
+        self.release(ref)
+        return NoRun("another replica has the resource")
 
-    async def _run_action(
-        self, action: Run | RunDeselection, ref: ObjectRef, body: Json, causes: Sequence[Cause]
-    ) -> ReconcileResult:
-        self._deps.other_writers.read(body)
-        pending = PendingRun.of(action, ref, body, self._watch, causes)
-        with structlog.contextvars.bound_contextvars(run_id=pending.run_id):
-            result = await self._run(pending)
-        await acknowledge_request(self._deps.cluster, ref, body, result, pending.run_id)
-        return result
+    # Read and decide -----------------------------------------------------------------
 
-    def _next_period(self, period: timedelta | None) -> tuple[timedelta | None, bool]:
-        """Return the time until the next run, and whether `period` of the resource shortens it."""
-        if period is None:
-            return self._period or None, False
-        own = clamp_period(period)
-        return own or None, bool(own) and (not self._period or own < self._period)
-
-    def _drift_policy(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Drift | None:
-        """Return the policy if a run would only correct drift, and is not to; else None."""
-        policy = policy_of(body, self._watch)
-        if policy is Drift.ENFORCE or ref in self._unapplied or ON_REQUEST in causes:
-            return None
-        has_tick = self._schedule.state(ref, body).ticks.due is not None
-        if has_tick or not is_drift_run(body, self._succeeded.get(ref)):
-            return None
-        return policy
-
-    def drifts(self) -> Sequence[DriftEntry]:
-        """Return the resources with drift, or for which that is unknown."""
-        return self._reporter.drifts()
-
-    async def _handle_drift(
-        self, ref: ObjectRef, body: Json, causes: Sequence[Cause], policy: Drift
-    ) -> ReconcileResult:
-        """Report drift, with a run that writes nothing, or ignore it."""
-        if policy is Drift.IGNORE or self._deps.preview is None:
-            await self._reporter.drift_ignored(ref, body)
-            return NoRun("Drift is ignored")
-        context = RunContext(ref, body, causes, datetime.now(UTC))
-        preview = await self._deps.preview(body, self._watch)
-        await self._reporter.drift(context, preview)
-        return Succeeded(self._period or None, Trigger.PERIOD)
-
-    async def _read(self, ref: ObjectRef) -> Json | None:
-        """Return the resource, None if it is deleted; drop the state of one that was recreated."""
-        body = await self._deps.cluster.get(ref)
-        if body is not None and self._uids.setdefault(ref, uid_of(body)) != uid_of(body):
+    async def _read(self, ref: ObjectRef, causes: Sequence[Cause]) -> ResourceRun | None:
+        """Read a resource; see `_decided`. Drop the state of one that was recreated."""
+        body = _existing(await self._deps.cluster.get(ref))
+        state = self._state(ref)
+        if state.uid not in ("", uid_of(body)):
             await self._forget(ref)
             self._deps.on_replaced(ref)
-            self._uids[ref] = uid_of(body)
-        if body is not None:
-            self._generations[ref] = generation_of(body)
-        return body
+            state = self._state(ref)
+        state.uid, state.generation = uid_of(body), generation_of(body)
+        return self._decided(ref, body, causes)
 
-    async def _add_metadata(self, ref: ObjectRef, body: Json, missing: AddMetadata) -> Json | None:
-        """Return the resource after the patch, or with the concurrent changes of another client."""
-        try:
-            return await self._deps.cluster.patch_metadata(body, missing.patch(body["metadata"]))
-        except Conflict:
-            return await self._read(ref)
-
-    def _decide(self, body: Json) -> Action:
-        return decide(
+    def _decided(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> ResourceRun | None:
+        """Return the next step for a resource; None if another replica has it."""
+        if not self._deps.claim(uid_of(body)):
+            return None
+        action = decide(
             body,
             self._watch,
             selected=self._deps.is_selected(body, self._watch),
             deselected=self._deps.is_deselected(body, self._watch),
         )
+        is_deselection = isinstance(action, RunDeselection)
+        watch = _deselecting(self._watch) if is_deselection else self._watch
+        return ResourceRun(ref, body, causes, watch, self._state(ref), action)
+
+    async def _held(self, run: ResourceRun) -> ReconcileResult | None:
+        """Return the result if nothing is to be run, or an observer holds the run."""
+        action = run.action
+        if not isinstance(action, Run | RunDeselection | AddMetadata):
+            was_superseded = self._superseding.forget(run.state)
+            if isinstance(action, Ignore):
+                _log.debug("Skipping reconciliation", reason=action.reason)
+                if was_superseded:
+                    run.message = action.reason
+                    await self._reporter.write(run, Phase.INTERRUPTED)
+                return NoRun(action.reason)
+        elif fault := failure_reason(run.body):
+            # Each request takes the API server seconds; other tenants need the slot.
+            async with self._deps.without_slot(run.ref):
+                await self._refuse(run, fault)
+                result = NoRun(fault, failed=True)
+                for observer in self._observers:
+                    await observer.ended(run, result)
+            return result
+        for observer in self._observers:
+            if (held := await observer.hold(run)) is not None:
+                return held
+        return None
+
+    async def _add_metadata(self, run: ResourceRun, missing: AddMetadata) -> ResourceRun | None:
+        """Add what is missing to the resource, and decide again."""
+        patch = missing.patch(run.body["metadata"])
+        try:
+            body = await self._deps.cluster.patch_metadata(run.body, patch)
+        except Conflict:  # with the concurrent changes of another client
+            return await self._read(run.ref, run.causes)
+        return self._decided(run.ref, body, run.causes)
+
+    # Run -----------------------------------------------------------------------------
+
+    async def _run(self, run: ResourceRun) -> ReconcileResult:
+        run.state.is_unapplied = True
+        run.run_id = secrets.token_hex(8)
+        with structlog.contextvars.bound_contextvars(run_id=run.run_id):
+            run.overrides = read_overrides(run.body, as_job=self._watch.job is not None)
+            try:
+                for observer in self._observers:
+                    await observer.begin(run)
+            except RunError as error:
+                run.message = f"Unable to run reconciliation: {error}"
+                _log.error("Reconciliation failed", error=run.message)
+                await self._reporter.failed(run)
+                return Failed(message=run.message)
+            if run.overrides.error:
+                return await self._refuse(run, run.overrides.error)
+            await self._report_start(run)
+            play = self._deps.fences.of(run.ref).guard(partial(self._plays.run, run))
+            run.outcome = await self._superseding.run(run, play)
+            if run.outcome is None:
+                run.state.succeeded = None
+                return Superseded()
+            return await self._report(run, run.outcome)
+
+    async def _report_start(self, run: ResourceRun) -> None:
+        """Report the start of a run that may change something."""
+        before = read_conditions(run.body)
+        # Conditions that change with each attempt of a failing run would flap.
+        is_retry = all(cause.trigger is Trigger.RETRY for cause in run.causes)
+        is_known = is_retry and is_failed(before, run.generation)
+        if run.is_announced or not (is_known or self._is_steady(run, before)):
+            run.body = _existing(await self._reporter.start(run))
+        elif is_suspended(before):
+            run.body = _existing(await self._reporter.write(run, Phase.RESUMED))
+
+    def _is_steady(self, run: ResourceRun, conditions: Sequence[Json]) -> bool:
+        """Return whether the run is expected to change nothing, so its start is not reported."""
+        body, succeeded = run.body, run.state.succeeded
+        if is_deselected(conditions) or self._deps.is_deselected(body, self._watch):
+            return False
+        if body["metadata"].get("deletionTimestamp"):
+            # A deletion is a new generation, so the last run of it was a clean-up.
+            return is_waiting(conditions) and succeeded == run.generation
+        if not (is_successful(conditions) or is_waiting(conditions)):
+            return False
+        if not run.generation and any(cause.trigger is Trigger.SPEC for cause in run.causes):
+            return False
+        if succeeded is not None:
+            return succeeded == run.generation
+        return all(cause.trigger is Trigger.START for cause in run.causes)
+
+    # Report --------------------------------------------------------------------------
+
+    async def _report(self, run: ResourceRun, outcome: RunOutcome) -> ReconcileResult:
+        run.started_at, run.ended_at = outcome.started or run.started_at, outcome.finished
+        is_done = outcome.successful and outcome.requeue_after is None
+        if is_done and run.is_deletion:
+            return await self._remove_finalizer(run)
+        for observer in self._observers:
+            observer.reporting(run)
+        if is_done and run.is_deselection:
+            return await self._deselected(run)
+        if not outcome.successful:
+            run.state.succeeded = None
+            _existing(await self._reporter.failure(run, self._current(run)))
+            text = failure_line(outcome.failures, _REQUEST_MESSAGE_BYTES)
+            return Failed(outcome.timed_out, outcome.load_failed, text)
+        current = self._current(run)
+        if (catching_up := self._deps.catching_up(run.ref)) is not None:
+            self._deps.free_slot(run.ref)
+            await catching_up
+        run.reported = _existing(await self._reporter.success(run, current))
+        run.state.succeeded = run.generation
+        if outcome.requeue_after is not None:
+            return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
+        run.state.is_unapplied = False
+        after, by_resource = self._next_period(run.overrides.period)
+        if outcome.retry_after is not None:
+            after = outcome.retry_after if after is None else min(after, outcome.retry_after)
+        return Succeeded(after, Trigger.PERIOD, by_resource)
+
+    async def _refuse(self, run: ResourceRun, message: str) -> Failed:
+        """Report a resource that cannot be run until it is corrected."""
+        run.state.is_unapplied = True
+        run.message = message
+        _log.error("Reconciliation failed", error=message)
+        await self._reporter.failed(run, Phase.STALLED)
+        return Failed(message=message)
+
+    def _current(self, run: ResourceRun) -> Json | None:
+        """Return the resource if no event showed a newer version of it, else None.
+
+        Also compared with the writes of the run, whose events may arrive later: if nothing is
+        patched, no conflict of resourceVersions would show that it is stale.
+        """
+        version = run.body["metadata"]["resourceVersion"]
+        latest = self._deps.latest_version(run.ref)
+        written = self._deps.writes.own_version(run.ref)
+        if not latest or any(may_be_older(version, each) for each in (latest, written) if each):
+            return None
+        return run.body
+
+    def _next_period(self, period: timedelta | None) -> tuple[timedelta | None, bool]:
+        """Return the time until the next run, and whether `period` of the resource shortens it."""
+        if period is None:
+            return self._period, False
+        own = clamp_period(period)
+        return own or None, bool(own) and (self._period is None or own < self._period)
+
+    async def _remove_finalizer(self, run: ResourceRun) -> NoRun:
+        """Remove our finalizer from a resource that was cleaned up."""
+        assert self._watch.finalizer is not None
+        name = self._watch.finalizer.name
+        change = partial(without_finalizer, name=name)
+        if await change_metadata(self._deps.cluster, run.ref, run.uid, change):
+            _log.info("Finalized", finalizer=name, seconds=run.seconds)
+        return NoRun()
+
+    async def _deselected(self, run: ResourceRun) -> Succeeded:
+        """Report a deselection that succeeded, and remove the annotation from its resource.
+
+        In this order: a process that ends in between runs the deselection again.
+        """
+        assert self._watch.deselection is not None
+        run.state.succeeded = None
+        self._superseding.forget(run.state)
+        _existing(await self._reporter.deselected(run, self._current(run)))
+        change = partial(without_annotation, name=self._watch.deselection.annotation)
+        await change_metadata(self._deps.cluster, run.ref, run.uid, change)
+        return Succeeded(None, Trigger.PERIOD)
+
+    async def report_failure(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
+        """Report an aborted reconcile in the status and as an Event. Raises ApiError."""
+        body = await self._deps.cluster.get(ref)
+        if body is None:
+            return
+        state = self._state(ref)
+        # The resource may have been edited since, and this failure is not about that.
+        generation = state.generation or generation_of(body)
+        failed = body | {"metadata": body["metadata"] | {"generation": generation}}
+        run = ResourceRun(ref, failed, causes, self._watch, state, Run(cleanup=False))
+        run.message = message
+        for observer in self._observers:
+            if await observer.takes_failure(run):
+                return
+        state.is_unapplied = True
+        await self._reporter.failed(run)
+        for observer in self._observers:
+            await observer.ended(run, Failed(message=message))
+
+    async def report_loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
+        """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""
+        await self._reporter.loop(ref, echoes)
+
+    # State ---------------------------------------------------------------------------
+
+    def drifts(self) -> Sequence[DriftEntry]:
+        """Return the resources with drift, or for which that is unknown."""
+        return drift_entries(self._states.values())
+
+    def release(self, ref: ObjectRef) -> None:
+        """Drop what is known of a resource that another replica runs from now on."""
+        state = self._states.pop(ref, None) or ReconcileState()
+        for observer in self._observers:
+            observer.gone(ref, state)
 
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
@@ -256,208 +348,15 @@ class Reconciler:
         self._deps.records.forget(ref)
         await self._deps.executor.forget(ref)
 
-    def release(self, ref: ObjectRef) -> None:
-        """Drop what is known of a resource that another replica runs from now on."""
-        self._deps.other_writers.forget(self._uids.pop(ref, ""))
-        self._deps.on_suspension(ref, False)
-        self._generations.pop(ref, None)
-        self._succeeded.pop(ref, None)
-        self._unapplied.discard(ref)
-        self._dropped_fields.forget(ref)
-        self._idempotence.forget(ref)
-        self._schedule.forget(ref)
-        self._superseding.forget(ref)
-        self._reporter.forget(ref)
+    def _state(self, ref: ObjectRef) -> ReconcileState:
+        return self._states.setdefault(ref, ReconcileState())
 
-    async def report_failure(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
-        """Report an aborted reconcile in the status and as an Event. Raises ApiError."""
-        body = await self._deps.cluster.get(ref)
-        if body is None:
-            return
-        # The resource may have been edited since, and this failure is not about that.
-        generation = self._generations.get(ref, generation_of(body))
-        failed = body | {"metadata": body["metadata"] | {"generation": generation}}
-        context = RunContext(ref, failed, causes, datetime.now(UTC))
-        match self._drift_policy(ref, body, causes):
-            case Drift.IGNORE:
-                return
-            case Drift.WARN:  # the next run writes nothing either, so it could not end a failure
-                await self._reporter.drift(context, Preview(ref, failure=message))
-            case _:
-                self._unapplied.add(ref)
-                await self._reporter.failed(context, message)
-                await acknowledge_request(self._deps.cluster, ref, body, Failed(message=message))
 
-    async def report_loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
-        """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""
-        await self._reporter.loop(ref, echoes)
-
-    async def _run(self, pending: PendingRun) -> ReconcileResult:
-        ref, body = pending.ref, pending.body
-        self._unapplied.add(ref)
-        started_at = datetime.now(UTC)
-        self._deps.on_suspension(ref, False)
-        self._reporter.forget_drift(ref)
-        overrides = read_overrides(body, as_job=self._watch.job is not None)
-        context = RunContext(ref, body, pending.causes, started_at, run_id=pending.run_id)
-        if overrides.error:
-            await self._reporter.error(context, overrides.error)
-            return Failed(message=overrides.error)
-        try:
-            content = pending.watch.content_for(cleanup=pending.cleanup)
-            excluded = await self._dropped_fields.find(ref, body, content)
-        except RunError as error:
-            message = f"Unable to run reconciliation: {error}"
-            _log.error("Reconciliation failed", error=message)
-            await self._reporter.failed(context, message)
-            return Failed(message=message)
-        is_cleanup = pending.cleanup or pending.deselection
-        schedule = NO_SCHEDULE if is_cleanup else self._schedule.state(ref, body)
-        body = await self._report_start(ref, body, pending.causes, schedule)
-        context = RunContext(ref, body, pending.causes, started_at, run_id=pending.run_id)
-        # Before the run, which begins a new record of what it writes.
-        needed = 0
-        if schedule.ticks.due is None:
-            needed = runs_needed(pending.causes, partial(self._deps.writes.is_echo, ref))
-        if (other := self._deps.other_writers.take(ref.gvk)) is not None:
-            await self._reporter.other_writer(body, other)
-        # The role may write the status too.
-        self._deps.other_writers.forget(uid_of(body))
-        pending = replace(pending, body=body, excluded=excluded, schedule=schedule)
-        play = self._deps.fences.of(ref).guard(partial(self._plays.run, pending, overrides))
-        outcome = await self._superseding.run(ref, body, play, supersede=not is_cleanup)
-        if outcome is None:
-            self._succeeded.pop(ref, None)
-            return Superseded()
-        context = context.ended(outcome)
-        if is_cleanup and outcome.successful and outcome.requeue_after is None:
-            return await self._cleaned_up(context, pending, outcome)
-        if outcome.successful:
-            self._schedule.succeeded(ref, schedule.ticks.due)
-        result = await self._report_outcome(context, outcome, overrides.period)
-        if outcome.successful and not is_cleanup:
-            await self._check_idempotence(context, pending, needed)
-        return result
-
-    async def _report_start(
-        self, ref: ObjectRef, body: Json, causes: Sequence[Cause], schedule: ScheduleState
-    ) -> Json:
-        """Report the start of a run that may change something; return the resource after it."""
-        ticks = schedule.ticks
-        has_tick = ticks.due is not None or ticks.missed is not None
-        before = read_conditions(body)
-        # Conditions that change with each attempt of a failing run would flap.
-        is_retry = all(cause.trigger is Trigger.RETRY for cause in causes)
-        is_known = is_retry and is_failed(before, generation_of(body))
-        is_steady = is_known or self._is_steady(ref, body, causes)
-        if has_tick or not is_steady or is_recorded(before):
-            # A tick that was missed is reported once: the status then announces a later one.
-            fields = schedule.status_fields() if ticks.missed is not None else {}
-            body = _existing(await self._reporter.start(ref, body, fields))
-        elif is_suspended(before):
-            body = _existing(await self._reporter.resumed(ref, body))
-        if schedule.is_new_error(read_conditions(body)):
-            await self._reporter.invalid_schedule(body, schedule.error)
-        if ticks.missed is not None:
-            self._deps.on_missed_tick(self._watch.gvk)
-            await self._reporter.missed_tick(body, ticks.missed)
-        return body
-
-    async def _check_idempotence(self, run: RunContext, pending: PendingRun, needed: int) -> None:
-        """Report fields that the role changes in every run, once until that ends."""
-        changes = self._deps.writes.take_changes(run.ref)
-        verdict = self._idempotence.run_ended(run.ref, changes, pending.tasks, needed)
-        self._deps.on_idempotence(run.ref, verdict.is_idempotent)
-        for finding in verdict.findings:
-            await self._reporter.not_idempotent(run, finding)
-
-    async def _report_outcome(
-        self, context: RunContext, outcome: RunOutcome, period: timedelta | None
-    ) -> Succeeded | Failed:
-        """Report the outcome of a run; `period` is that of the resource's annotation, if any."""
-        ref, current = context.ref, self._current(context.ref, context.body)
-        schedule = self._schedule.state(ref, context.body)
-        fields = {**context.status_fields, **schedule.status_fields()}
-        context = replace(context, status_fields=fields, schedule=schedule)
-        if not outcome.successful:
-            self._succeeded.pop(ref, None)
-            _existing(await self._reporter.failure(context, outcome, current))
-            text = failure_line(outcome.failures, _REQUEST_MESSAGE_BYTES)
-            return Failed(outcome.timed_out, outcome.load_failed, text)
-        if (catching_up := self._deps.catching_up(ref)) is not None:
-            self._deps.free_slot(ref)
-            await catching_up
-        self._schedule.recorded(
-            ref, _existing(await self._reporter.success(context, outcome, current))
-        )
-        self._succeeded[ref] = generation_of(context.body)
-        if outcome.requeue_after is not None:
-            return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
-        self._unapplied.discard(ref)
-        after, by_resource = self._next_period(period)
-        if outcome.retry_after is not None:
-            after = outcome.retry_after if after is None else min(after, outcome.retry_after)
-        return Succeeded(after, Trigger.PERIOD, by_resource)
-
-    def _current(self, ref: ObjectRef, body: Json) -> Json | None:
-        """Return `body` if no event showed a newer version of the resource, else None.
-
-        Also compared with the writes of the run, whose events may arrive later: if nothing is
-        patched, no conflict of resourceVersions would show that `body` is stale.
-        """
-        version = body["metadata"]["resourceVersion"]
-        latest, written = self._deps.latest_version(ref), self._deps.writes.own_version(ref)
-        if not latest or any(may_be_older(version, each) for each in (latest, written) if each):
-            return None
-        return body
-
-    def _is_steady(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
-        """Return whether the run is expected to change nothing, so its start is not reported."""
-        conditions = read_conditions(body)
-        if is_deselected(conditions) or self._deps.is_deselected(body, self._watch):
-            return False
-        if body["metadata"].get("deletionTimestamp"):
-            # A deletion is a new generation, so the last run of it was a clean-up.
-            return is_waiting(conditions) and self._succeeded.get(ref) == generation_of(body)
-        if not (is_successful(conditions) or is_waiting(conditions)):
-            return False
-        if not generation_of(body) and any(cause.trigger is Trigger.SPEC for cause in causes):
-            return False
-        if ref in self._succeeded:
-            return self._succeeded[ref] == generation_of(body)
-        return all(cause.trigger is Trigger.START for cause in causes)
-
-    async def _cleaned_up(
-        self, run: RunContext, pending: PendingRun, outcome: RunOutcome
-    ) -> NoRun | Succeeded:
-        """Finish a clean-up that succeeded."""
-        if pending.deselection:
-            return await self._deselected(run, outcome)
-        await self._remove_finalizer(run)
-        return NoRun()
-
-    async def _remove_finalizer(self, run: RunContext) -> None:
-        """Remove our finalizer from the resource of a clean-up."""
-        assert self._watch.finalizer is not None
-        name = self._watch.finalizer.name
-        change = partial(without_finalizer, name=name)
-        if await change_metadata(self._deps.cluster, run.ref, uid_of(run.body), change):
-            self._reporter.finalized(run, name)
-
-    async def _deselected(self, run: RunContext, outcome: RunOutcome) -> Succeeded:
-        """Report a deselection that succeeded, and remove the annotation from its resource.
-
-        In this order: a process that ends in between runs the deselection again.
-        """
-        assert self._watch.deselection is not None
-        self._succeeded.pop(run.ref, None)
-        self._superseding.forget(run.ref)
-        if self._watch.schedule is not None:
-            run = replace(run, status_fields={NEXT_FIELD: None})
-        _existing(await self._reporter.deselected(run, outcome, self._current(run.ref, run.body)))
-        change = partial(without_annotation, name=self._watch.deselection.annotation)
-        await change_metadata(self._deps.cluster, run.ref, uid_of(run.body), change)
-        return Succeeded(None, Trigger.PERIOD)
+def _deselecting(watch: Watch) -> Watch:
+    """Return the watch with the content and the vars of its deselection as its own."""
+    assert watch.deselection is not None
+    content = watch.deselection.content or watch.content
+    return replace(watch, content=content, vars={**watch.vars, **watch.deselection.vars})
 
 
 class _ResourceDeleted(Exception):

@@ -3,348 +3,158 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Self, TypeAlias
+from typing import Any
 
 import structlog
 
 from operator_runner.core.durations import format_duration
 from operator_runner.core.model import (
     Cause,
-    Drift,
     EventSpec,
     Json,
     ObjectRef,
-    RunOutcome,
     Stats,
     Trigger,
     Watch,
-    describe,
     uid_of,
 )
-from operator_runner.core.object_diff import summarize
-from operator_runner.core.operator_state import DriftEntry
-from operator_runner.core.timetable import format_time
-from operator_runner.kube.object_readiness import DependentsReadiness, is_change
-from operator_runner.reconcile import conditions, drift, kstatus_conditions, reserved_fields
+from operator_runner.kube.object_readiness import is_change
+from operator_runner.reconcile import conditions as base
 from operator_runner.reconcile.conditions import read_conditions
-from operator_runner.reconcile.declared_status import result_of, result_of_error
-from operator_runner.reconcile.declared_status_writer import DeclaredStatusWriter, StatusInputs
-from operator_runner.reconcile.expression_conditions import ExpressionConditions
-from operator_runner.reconcile.idempotence import CURE, RepeatedChange
-from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
-from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.protocols import ClusterClient
-from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION
-from operator_runner.reconcile.reserved_fields import ReservedField
-from operator_runner.reconcile.schedule import INVALID, NO_SCHEDULE, ScheduleState
-from operator_runner.reconcile.status import (
-    ConditionsUpdate,
-    StatusWriter,
-    generation_of,
-)
+from operator_runner.reconcile.declared_status_writer import DeclaredStatusWriter
+from operator_runner.reconcile.dependencies import Dependencies
+from operator_runner.reconcile.observer import REPORTS, Observer, Phase, ResourceRun
+from operator_runner.reconcile.status import StatusWriter, generation_of
 
 _log = structlog.get_logger(__name__)
 _EVENT_MESSAGE_BYTES = 300
 """Maximum of a failure's message in an Event; the note of 1,024 bytes also has task and cause."""
-_OTHER_WRITER_CURE = (
-    "stop one of them, run replicas with --leader-elect, or separate them by WATCH_NAMESPACE or "
-    "selector"
-)
-
-KstatusUpdate: TypeAlias = Callable[[Sequence[Json], int, datetime], list[Json]]
-"""Adds the kstatus conditions to the others, for a generation and a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """A run to report: its resource as it was before the run, its causes and its start."""
-
-    ref: ObjectRef
-    body: Json
-    causes: Sequence[Cause]
-    started_at: datetime
-    ended_at: datetime | None = None
-    run_id: str = ""
-    """Empty if no run was started."""
-    status_fields: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the status that are written with the conditions; None removes a field."""
-    schedule: ScheduleState = NO_SCHEDULE
-    """The schedule of the resource at the end of the run."""
-
-    @property
-    def seconds(self) -> float:
-        """Seconds from the start to the end, or until now."""
-        end = self.ended_at or datetime.now(UTC)
-        return round((end - self.started_at).total_seconds(), 3)
-
-    def ended(self, outcome: RunOutcome) -> Self:
-        """Return the run with the times of its play."""
-        started_at = outcome.started or self.started_at
-        return replace(self, started_at=started_at, ended_at=outcome.finished)
-
-    def event(self, reason: str, note: str, *, warning: bool = False) -> EventSpec:
-        """Return the Event about the end of the run."""
-        return EventSpec(
-            reason,
-            note,
-            warning,
-            cause=_described(self.causes),
-            duration_seconds=self.seconds,
-            run_id=self.run_id,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _RunEnd:
-    """The end of a run: its time, and what the expressions of a status see as `result`."""
-
-    now: datetime
-    result: Json
 
 
 class Reporter:
-    """Reports the runs of one watch. Every method raises ApiError."""
+    """Reports the runs of one watch. Every coroutine raises ApiError."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        cluster: ClusterClient,
-        other_writers: OtherWriters,
-        dependents: Callable[[ObjectRef], Sequence[Json]],
-        *,
-        readiness: Callable[[ObjectRef], DependentsReadiness],
-        expressions: ExpressionConditions,
-        on_drift: Callable[[ObjectRef, bool], None],
-    ) -> None:
-        """Write conditions only if the watch has `manageStatus`.
-
-        `dependents` returns the objects that a resource owns, `readiness` theirs, `expressions`
-        has those that fail, `on_drift` is that of `Dependencies`.
-        """
-        self._watch = watch
+    def __init__(self, watch: Watch, dependencies: Dependencies, observers: list[Observer]) -> None:
+        """Write conditions only if the watch has `manageStatus`, also those of `observers`."""
         self._manage_status = watch.manage_status
-        self._kstatus = watch.kstatus
-        self._readiness = readiness
-        self._cluster = cluster
-        self._status = StatusWriter(cluster, other_writers)
-        self._declared = (
-            DeclaredStatusWriter(
-                watch.status,
-                cluster,
-                self._status,
-                other_writers,
-                dependents,
-                readiness=readiness,
-                expressions=expressions,
-            )
-            if watch.status is not None and watch.manage_status
-            else None
-        )
-        self._expressions = expressions
-        # Resources whose last run failed; without conditions, only this shows it.
-        self._failing: set[ObjectRef] = set()
-        self._on_drift = on_drift
-        self._drifts: dict[ObjectRef, DriftEntry] = {}
-        # What was logged about resources that are suspended.
-        self._suspended: dict[ObjectRef, str] = {}
+        self._cluster = dependencies.cluster
+        self._observers = observers
+        self.status = StatusWriter(self._cluster, dependencies.other_writers)
+        self._declared: DeclaredStatusWriter | None = None
+        if watch.status is not None and watch.manage_status:
+            self._declared = DeclaredStatusWriter(watch.status, dependencies, self.status)
 
-    def forget(self, ref: ObjectRef) -> None:
-        """Drop the state of a deleted resource."""
-        self._failing.discard(ref)
-        self._suspended.pop(ref, None)
-        self.forget_drift(ref)
-        self._expressions.forget(ref)
-        if self._declared is not None:
-            self._declared.forget(ref)
-
-    async def start(
-        self, ref: ObjectRef, body: Json, fields: Mapping[str, Any] | None = None
+    async def write(
+        self,
+        run: ResourceRun,
+        phase: Phase,
+        current: Json | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> Json | None:
+        """Write the conditions of a phase; return the resource as it is then, None if deleted.
+
+        `current` is the resource if it is up to date and not that of the run. At the end of a run
+        the declared status is written too, and its fields; `fields` are those of another phase.
+        Without `manageStatus` nothing is written.
+        """
+        ended = None if run.outcome is None else run.outcome.finished
+        run.now = ended or datetime.now(UTC)
+
+        def change(old: Sequence[Json]) -> list[Json]:
+            new = _base_conditions(run, phase, old)
+            for observer in self._observers:
+                new = observer.conditions(run, phase, new)
+            return new
+
+        def finish(new: Sequence[Json]) -> list[Json]:
+            result = list(new)
+            for observer in self._observers:
+                result = observer.summarize(run, phase, result)
+            return result
+
+        if phase not in REPORTS:
+            return await self._put(run, lambda old: finish(change(old)), run.body, fields)
+        if not self._manage_status:
+            found = current or await self._cluster.get(run.ref)
+            return found if found is not None and uid_of(found) == run.uid else None
+        fields = {**run.fields, **base.observed(run.generation)}
+        if self._declared is not None:
+            return await self._declared.write(run, change, finish, fields, current)
+        return await self._put(run, lambda old: finish(change(old)), current, fields)
+
+    async def start(self, run: ResourceRun, fields: Mapping[str, Any] | None = None) -> Json | None:
         """Report the start of a run; return the resource after it, None if it is deleted.
 
-        `fields` are other fields of the status to write, see `StatusWriter.write`.
+        `fields` are other fields of the status to write.
         """
-        self._suspended.pop(ref, None)
-        if not self._manage_status:
-            return body
-        now = datetime.now(UTC)
-        generation = generation_of(body)
-
-        def change(old: Sequence[Json]) -> list[Json]:
-            # An operator that ends during the run has to repeat it.
-            new = drift.without_record(conditions.started(old, generation, now))
-            return kstatus_conditions.progressing(new, generation, now) if self._kstatus else new
-
         # No observedGeneration of the status: it is written at the end of the run.
-        written = await self._status.write(ref, uid_of(body), change, body, fields)
-        if written is None or generation_of(written) == generation:
-            return written
-        # Edited in between, and the run gets that. Once: some edit all the time.
-        generation = generation_of(written)
-        return await self._status.write(ref, uid_of(body), change, written)
+        written = await self.write(run, Phase.STARTED, fields=fields)
+        if written is not None and generation_of(written) != run.generation:
+            # Edited in between, and the run gets that. Once: some edit all the time.
+            run.body = written
+            return await self.write(run, Phase.STARTED)
+        return written
 
-    async def interrupted(self, ref: ObjectRef, body: Json, reason: str) -> None:
-        """Report that a run was ended and no other follows, for this reason."""
-        if self._manage_status:
-            now, generation = datetime.now(UTC), generation_of(body)
-            await self._status.write(
-                ref,
-                uid_of(body),
-                lambda old: conditions.interrupted(old, reason, generation, now),
-                body,
-            )
-
-    async def suspended(self, ref: ObjectRef, body: Json, finalizer: str) -> None:
-        """Report that nothing runs until the annotation is removed.
-
-        `finalizer` delays a deletion, empty without one.
-        """
-        message = _suspension_text(ref, finalizer)
-        if message != self._suspended.get(ref):
-            _log.info("Suspended", reason=message)
-            self._suspended[ref] = message
-        if not self._manage_status:
-            return
-        now, generation = datetime.now(UTC), generation_of(body)
-
-        def change(old: Sequence[Json]) -> list[Json]:
-            new = conditions.suspended(old, message, generation, now)
-            return kstatus_conditions.suspended(new) if self._kstatus else new
-
-        await self._status.write(ref, uid_of(body), change, body)
-
-    async def resumed(self, ref: ObjectRef, body: Json) -> Json | None:
-        """Report that a resource is no longer suspended; return it, None if it is deleted."""
-        self._suspended.pop(ref, None)
-        if not self._manage_status:
-            return body
-        return await self._status.write(ref, uid_of(body), conditions.resumed, body)
-
-    async def success(
-        self, run: RunContext, outcome: RunOutcome, current: Json | None
-    ) -> Json | None:
-        """Report a successful run; return the resource after it, None if it is deleted.
-
-        `current` is the resource if it is up to date, None if it has to be read.
-        """
-        assert outcome.stats is not None
-        stats, requeue_after = outcome.stats, outcome.requeue_after
-        fields = _counts(stats)
+    async def success(self, run: ResourceRun, current: Json | None) -> Json | None:
+        """Report a successful run; see `write`."""
+        assert run.outcome is not None
+        assert run.outcome.stats is not None
+        stats, requeue_after = run.outcome.stats, run.outcome.requeue_after
+        counts = _counts(stats)
         note = f"Reconciled: {stats.ok} tasks ok, {stats.changes} changed"
         if requeue_after is not None:
-            fields["requeue_after"] = format_duration(requeue_after)
-            note = f"{note}; {conditions.waiting_text(requeue_after, outcome.awaited)}"
-        _log.info("Reconciled", **fields, seconds=run.seconds)
-        after = await self._put_conditions(run, outcome, current)
+            counts["requeue_after"] = format_duration(requeue_after)
+            note = f"{note}; {base.waiting_text(requeue_after, run.outcome.awaited)}"
+        _log.info("Reconciled", **counts, seconds=run.seconds)
+        after = await self.write(run, Phase.FINISHED, current)
         if self._manage_status:
-            is_known = conditions.is_successful if requeue_after is None else conditions.is_waiting
+            is_known = base.is_successful if requeue_after is None else base.is_waiting
             was_reported = is_known(read_conditions(run.body))
         else:
-            was_reported = run.ref not in self._failing
-        self._failing.discard(run.ref)
+            was_reported = not run.state.is_failing
+        run.state.is_failing = False
         if after is not None and (stats.changes or not was_reported):
             await self._cluster.emit(after, run.event("Successful", note))
         return after
 
-    async def deselected(
-        self, run: RunContext, outcome: RunOutcome, current: Json | None
-    ) -> Json | None:
-        """Report a deselection that succeeded; see `success`."""
-        assert outcome.stats is not None
-        stats, now = outcome.stats, outcome.finished or datetime.now(UTC)
-        generation = generation_of(run.body)
+    async def deselected(self, run: ResourceRun, current: Json | None) -> Json | None:
+        """Report a deselection that succeeded; see `write`."""
+        assert run.outcome is not None
+        assert run.outcome.stats is not None
+        stats = run.outcome.stats
         _log.info("Deselected", **_counts(stats), seconds=run.seconds)
-        self._failing.discard(run.ref)
-        after = await self._write(
-            run,
-            lambda old: conditions.deselected(old, outcome, generation, now),
-            lambda new, _: kstatus_conditions.deselected(new),
-            current,
-            _RunEnd(now, result_of(outcome)),
-        )
+        run.state.is_failing = False
+        after = await self.write(run, Phase.DESELECTED, current)
         if after is not None:
             note = f"No longer reconciled: {stats.ok} tasks ok, {stats.changes} changed"
             await self._cluster.emit(after, run.event("Deselected", note))
         return after
 
-    def finalized(self, run: RunContext, finalizer: str) -> None:
-        """Report a clean-up that succeeded, whose finalizer was removed."""
-        _log.info("Finalized", finalizer=finalizer, seconds=run.seconds)
-
-    async def failure(
-        self, run: RunContext, outcome: RunOutcome, current: Json | None
-    ) -> Json | None:
-        """Report a failed run and its failed tasks; see `success`."""
-        first = outcome.failures[0]
-        text = conditions.failure_line(outcome.failures, _EVENT_MESSAGE_BYTES)
-        messages = dict.fromkeys(each.message for each in outcome.failures)
+    async def failure(self, run: ResourceRun, current: Json | None) -> Json | None:
+        """Report a failed run and its failed tasks; see `write`."""
+        assert run.outcome is not None
+        first = run.outcome.failures[0]
+        text = base.failure_line(run.outcome.failures, _EVENT_MESSAGE_BYTES)
+        messages = dict.fromkeys(each.message for each in run.outcome.failures)
         fields = {"task": first.task, "path": first.path, "error": "\n".join(messages)}
         _log.error("Reconciliation failed", **fields, seconds=run.seconds)
-        self._failing.add(run.ref)
-        after = await self._put_conditions(run, outcome, current)
+        run.state.is_failing = True
+        after = await self.write(run, Phase.FINISHED, current)
         await self._cluster.emit(after or run.body, run.event("Failed", text, warning=True))
         return after
 
-    async def error(self, run: RunContext, message: str) -> None:
-        """Report a resource that cannot be run until it is corrected."""
-        _log.error("Reconciliation failed", error=message)
-        await self.failed(run, message, kstatus_conditions.stalled)
+    async def failed(self, run: ResourceRun, phase: Phase = Phase.FAILED) -> None:
+        """Report the message of a reconcile without a run in the status and as an Event.
 
-    async def failed(
-        self, run: RunContext, message: str, add_kstatus: KstatusUpdate = kstatus_conditions.failing
-    ) -> None:
-        """Report a failed reconcile in the status and as an Event, not in the log.
-
-        The Event is emitted even if the status cannot be written.
+        Not in the log. The Event is emitted even if the status cannot be written.
         """
-        now, generation = datetime.now(UTC), generation_of(run.body)
-        self._failing.add(run.ref)
-        self.forget_drift(run.ref)
+        run.state.is_failing = True
         try:
-            await self._write(
-                run,
-                lambda old: drift.without_record(conditions.failed(old, message, generation, now)),
-                lambda new, generation: add_kstatus(new, generation, now),
-                run.body,
-                _RunEnd(now, result_of_error(message)),
-            )
+            await self.write(run, phase, run.body)
         finally:
-            note = conditions.one_line(message)
+            note = base.one_line(run.message)
             await self._cluster.emit(run.body, run.event("Failed", note, warning=True))
-
-    async def dropped(self, body: Json, fields: Sequence[ReservedField]) -> None:
-        """Report the fields of the spec that are not passed to the role."""
-        paths, hint = reserved_fields.paths(fields), reserved_fields.hint(fields)
-        _log.warning("Fields of the resource are not passed to the role", fields=paths, hint=hint)
-        note = reserved_fields.note(fields)
-        await self._cluster.emit(body, EventSpec("ReservedFieldNames", note, warning=True))
-
-    async def invalid_schedule(self, body: Json, error: str) -> None:
-        """Report a schedule that cannot be used."""
-        _log.warning("Invalid schedule: the resource has no ticks", error=error)
-        await self._cluster.emit(body, EventSpec(INVALID, error, warning=True))
-
-    async def missed_tick(self, body: Json, tick: datetime) -> None:
-        """Report a tick that is older than its deadline and does not run."""
-        time = format_time(tick)
-        _log.warning("Missed schedule", tick=time)
-        note = f"Missed the tick of {time}: it is older than schedule.startingDeadline"
-        await self._cluster.emit(body, EventSpec("MissedSchedule", note, warning=True))
-
-    async def other_writer(self, body: Json, other: OtherWriter) -> None:
-        """Report another operator that writes the conditions of the resources of this kind."""
-        _log.warning(
-            "Another operator writes the status of the same resources",
-            manager=other.manager,
-            first=other.first.isoformat(),
-            last=other.last.isoformat(),
-            hint=_OTHER_WRITER_CURE,
-        )
-        note = f"Another operator (manager {other.manager}) writes the status of this resource; "
-        event = EventSpec("AnotherOperator", note + _OTHER_WRITER_CURE, warning=True)
-        await self._cluster.emit(body, event)
 
     async def loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Emit an Event about a resource that triggers itself, by these causes."""
@@ -353,152 +163,39 @@ class Reporter:
             note = loop_text(echoes)
             await self._cluster.emit(body, EventSpec("ReconcileLoop", note, warning=True))
 
-    async def not_idempotent(self, run: RunContext, finding: RepeatedChange) -> None:
-        """Report a task that changes the same fields in every run; `run` is the last one."""
-        _log.warning(
-            "Role is not idempotent",
-            task=finding.task,
-            object=str(finding.ref),
-            fields=summarize(finding.paths),
-            hint=CURE,
-        )
-        event = run.event("NotIdempotent", str(finding), warning=True)
-        await self._cluster.emit(run.body, event)
-
-    async def _put_conditions(
-        self, run: RunContext, outcome: RunOutcome, current: Json | None
-    ) -> Json | None:
-        now, generation = outcome.finished or datetime.now(UTC), generation_of(run.body)
-        add_kstatus: KstatusUpdate
-        if not outcome.successful:
-            add_kstatus = kstatus_conditions.failing
-        elif outcome.requeue_after is not None:
-            add_kstatus = kstatus_conditions.waiting
-        else:
-            ready_when = self._watch.ready_when
-
-            def add_kstatus(new: Sequence[Json], generation: int, now: datetime) -> list[Json]:
-                readiness = self._readiness(run.ref)
-                return kstatus_conditions.applied(new, generation, now, readiness, ready_when)
-
-        return await self._write(
-            run,
-            lambda old: self._with_drift(
-                conditions.finished(old, outcome, generation, now), run, outcome
-            ),
-            lambda new, generation: add_kstatus(new, generation, now),
-            current,
-            _RunEnd(now, result_of(outcome)),
-        )
-
-    def _with_drift(self, new: Sequence[Json], run: RunContext, outcome: RunOutcome) -> list[Json]:
-        policy, now = drift.policy_of(run.body, self._watch), outcome.finished or datetime.now(UTC)
-        applied = outcome.successful and outcome.requeue_after is None
-        return drift.after_run(new, policy, generation_of(run.body), now, applied=applied)
-
-    async def drift(self, run: RunContext, preview: Preview) -> None:
-        """Report what a run that writes nothing has found; an Event only if that is new."""
-        condition = drift.condition_of(preview, generation_of(run.body))
-        before = self._drifts.pop(run.ref, DriftEntry(run.ref))
-        if preview.failure:
-            _log.warning("Cannot preview the resource", error=preview.failure)
-            # The drift that was found before has not ended.
-            entry = replace(before, failure=condition["message"])
-        else:
-            entry = DriftEntry(run.ref, drift.drift_text(preview.differences))
-        is_changed = entry.text != before.text
-        if is_changed:
-            _log.info("Drift changed", drift=entry.text or "none")
-        if entry.message:
-            self._drifts[run.ref] = entry
-        self._on_drift(run.ref, bool(entry.text))
-        if self._manage_status:
-            now = datetime.now(UTC)
-            await self._status.write(
-                run.ref,
-                uid_of(run.body),
-                lambda old: conditions.put_condition(list(old), condition, now),
-                run.body,
-            )
-        if is_changed and entry.text:
-            await self._cluster.emit(run.body, run.event(drift.DRIFTED, entry.text, warning=True))
-
-    async def drift_ignored(self, ref: ObjectRef, body: Json) -> None:
-        """Report that a run was left out that would only correct drift."""
-        self.forget_drift(ref)
-        if self._manage_status:
-            now, generation = datetime.now(UTC), generation_of(body)
-            await self._status.write(
-                ref,
-                uid_of(body),
-                lambda old: drift.after_run(old, Drift.IGNORE, generation, now, applied=True),
-                body,
-            )
-
-    def drifts(self) -> Sequence[DriftEntry]:
-        """Return the drift of resources since their last run that wrote."""
-        return tuple(self._drifts.values())
-
-    def forget_drift(self, ref: ObjectRef) -> None:
-        """Drop the drift of a resource: what is corrected or ignored is new if it differs again."""
-        self._drifts.pop(ref, None)
-        self._on_drift(ref, False)
-
-    async def _write(
+    async def _put(
         self,
-        run: RunContext,
-        update: ConditionsUpdate,
-        add_kstatus: Callable[[Sequence[Json], int], list[Json]],
+        run: ResourceRun,
+        change: Callable[[Sequence[Json]], list[Json]],
         current: Json | None,
-        end: _RunEnd,
+        fields: Mapping[str, Any] | None,
     ) -> Json | None:
-        """Write conditions by `update` and, with `kstatus`, `add_kstatus`, and the run's fields.
-
-        Without `manageStatus` nothing is written. Returns the resource as it is then.
-        """
         if not self._manage_status:
-            found = current or await self._cluster.get(run.ref)
-            return found if found is not None and uid_of(found) == uid_of(run.body) else None
-        generation = generation_of(run.body)
-        fields = {**run.status_fields, **conditions.observed(generation)}
-
-        def change(old: Sequence[Json]) -> list[Json]:
-            new = run.schedule.put_condition(update(old), generation, end.now)
-            return self._expressions.put_condition(new, run.ref, generation, end.now)
-
-        def finish(new: Sequence[Json]) -> list[Json]:
-            return add_kstatus(new, generation) if self._kstatus else list(new)
-
-        if self._declared is None:
-            return await self._status.write(
-                run.ref, uid_of(run.body), lambda old: finish(change(old)), current, fields
-            )
-        inputs = StatusInputs(
-            run.ref, run.body, end.result, run.schedule.expression_value(), end.now, finish
-        )
-        return await self._declared.write(inputs, change, fields, current)
+            return run.body
+        return await self.status.write(run.ref, run.uid, change, current, fields)
 
 
-def _suspension_text(ref: ObjectRef, finalizer: str) -> str:
-    """Return the message of the condition Suspended: the cause, what waits, and a hint."""
-    place = f" --namespace {ref.namespace}" if ref.namespace else ""
-    resume = f"operator-runner resume {ref.full_name}{place}"
-    text = f"No run starts because of the annotation {SUSPEND_ANNOTATION}"
-    if finalizer:
-        text = f"{text}, and the deletion waits for the finalizer {finalizer}"
-    return f"{text}; to resume: {resume}"
+def _base_conditions(run: ResourceRun, phase: Phase, old: Sequence[Json]) -> list[Json]:
+    """Return the conditions with those of ansible-operator: Running, Successful and Failure."""
+    generation, outcome, now = run.generation, run.outcome, run.now
+    match phase:
+        case Phase.STARTED:
+            return base.started(old, generation, now)
+        case Phase.INTERRUPTED:
+            return base.interrupted(old, run.message, generation, now)
+        case Phase.FINISHED if outcome is not None:
+            return base.finished(old, outcome, generation, now)
+        case Phase.DESELECTED if outcome is not None:
+            return base.deselected(old, outcome, generation, now)
+        case Phase.FAILED | Phase.STALLED:
+            return base.failed(old, run.message, generation, now)
+        case _:
+            return list(old)
 
 
 def _counts(stats: Stats) -> dict[str, Any]:
     """Return the counts of tasks for a log line."""
     return {"ok": stats.ok, "changed": stats.changes, "skipped": stats.skipped}
-
-
-def _described(causes: Sequence[Cause]) -> str:
-    """Describe causes without attempt numbers, so that Events of retries form one series."""
-    return describe(
-        replace(cause, detail="") if cause.trigger is Trigger.RETRY else cause for cause in causes
-    )
 
 
 def loop_text(echoes: Sequence[Cause]) -> str:

@@ -1,22 +1,28 @@
-"""The ticks of the resources of one watch: what a run gets of them, and what its report writes."""
+"""The ticks of resources: what a run gets of them, and what its report writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeAlias
 
-from operator_runner.core.model import Json, ObjectRef, Watch
+import structlog
+
+from operator_runner.core.model import EventSpec, Json, Watch
 from operator_runner.core.timetable import (
     LAST_FIELD,
     NEXT_FIELD,
     TickRecord,
     Ticks,
-    Timetable,
     format_time,
 )
-from operator_runner.reconcile.conditions import new_condition, put_condition
+from operator_runner.reconcile.conditions import new_condition, put_condition, read_conditions
+from operator_runner.reconcile.dependencies import Dependencies
+from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
+from operator_runner.reconcile.results import ReconcileResult
+
+_log = structlog.get_logger(__name__)
 
 INVALID = "InvalidSchedule"
 """Reason of the Event and of the condition."""
@@ -26,10 +32,6 @@ _PRUNED = (
     "(type: string, format: date-time), or ticks run again after a restart"
 )
 
-TimetableReader: TypeAlias = Callable[[Json, Watch], Timetable | None]
-"""Returns the timetable of a resource, None without one; raises ValueError for an invalid one."""
-
-
 _NO_TICKS = Ticks()
 
 
@@ -37,25 +39,16 @@ _NO_TICKS = Ticks()
 class ScheduleState:
     """The schedule of one resource as of a time.
 
-    `declared` is whether its watch has one, `last` the last tick that a run has handled.
-    `is_recorded` is whether the status shows it.
+    `last` is the last tick that a run has handled, `is_recorded` whether the status shows it.
     """
 
-    declared: bool
     ticks: Ticks = _NO_TICKS
     last: datetime | None = None
     is_recorded: bool = True
     error: str = ""
 
-    @property
-    def time(self) -> str | None:
-        """The tick of a run that starts now, as text; None if none is due."""
-        return _text(self.ticks.due)
-
     def status_fields(self) -> Json:
         """Return the fields of the status; None removes one."""
-        if not self.declared:
-            return {}
         last = {} if self.is_recorded else {LAST_FIELD: _text(self.last)}
         return {**last, NEXT_FIELD: _text(self.ticks.pending)}
 
@@ -72,7 +65,7 @@ class ScheduleState:
     ) -> list[Json]:
         """Set the condition Scheduled of a schedule that is, or has been, invalid."""
         known = any(each.get("type") == _CONDITION for each in conditions)
-        if not self.declared or not (self.error or known):
+        if not (self.error or known):
             return list(conditions)
         found = ("True", "ValidSchedule", "The schedule is valid")
         if self.error:
@@ -88,59 +81,107 @@ class ScheduleState:
         )
 
 
-NO_SCHEDULE = ScheduleState(declared=False)
-"""The state of a resource whose watch has no schedule, and of one that is being deleted."""
+@dataclass(slots=True)
+class _ScheduleSlot:
+    """What is kept of the schedule of a resource."""
+
+    unrecorded: datetime | None = None
+    """The last tick that ran, until the status shows it."""
+    state: ScheduleState | None = None
+    """As of the begin of the current run, then as of its end."""
 
 
-class ScheduleTracker:
-    """Computes the ticks of resources; remembers those that ran and could not be recorded."""
+class ScheduleObserver(Observer):
+    """Gives runs their ticks, and writes the last and the next one into the status."""
 
-    def __init__(self, watch: Watch, read: TimetableReader, clock: Callable[[], datetime]) -> None:
-        """`clock` returns the time of the wall clock."""
+    def __init__(self, watch: Watch, dependencies: Dependencies) -> None:
+        """Take a watch with a `schedule`."""
         self._watch = watch
-        self._read = read
-        self._clock = clock
-        self._unrecorded: dict[ObjectRef, datetime] = {}
+        self._deps = dependencies
         self._pruned = False
 
-    def state(self, ref: ObjectRef, body: Json) -> ScheduleState:
-        """Return the state of a resource, as of now."""
-        if self._watch.schedule is None:
-            return NO_SCHEDULE
-        record = TickRecord.of(body)
-        last = max(filter(None, (record.last, self._unrecorded.get(ref))), default=None)
+    async def begin(self, run: ResourceRun) -> None:
+        """See `Observer`."""
+        known = run.state.slot(_ScheduleSlot)
+        known.state = None if run.is_cleanup else self._state(run)
+        if known.state is None:
+            return
+        ticks = known.state.ticks
+        run.schedule_time = _text(ticks.due)
+        run.is_announced |= ticks.due is not None or ticks.missed is not None
+        if ticks.missed is not None:
+            # A tick that was missed is reported once: the status then announces a later one.
+            run.fields = known.state.status_fields()
+
+    @asynccontextmanager
+    async def playing(self, run: ResourceRun) -> AsyncIterator[None]:
+        """See `Observer`: report what is wrong with the schedule."""
+        if (state := run.state.slot(_ScheduleSlot).state) is not None:
+            if state.is_new_error(read_conditions(run.body)):
+                _log.warning("Invalid schedule: the resource has no ticks", error=state.error)
+                await self._emit(run, INVALID, state.error)
+            if state.ticks.missed is not None:
+                self._deps.on_missed_tick(self._watch.gvk)
+                time = format_time(state.ticks.missed)
+                _log.warning("Missed schedule", tick=time)
+                note = f"Missed the tick of {time}: it is older than schedule.startingDeadline"
+                await self._emit(run, "MissedSchedule", note)
+        yield
+
+    def reporting(self, run: ResourceRun) -> None:
+        """See `Observer`."""
+        outcome = run.outcome
+        if outcome is None:
+            return
+        if run.is_deselection and outcome.successful and outcome.requeue_after is None:
+            run.fields = {NEXT_FIELD: None}
+            return
+        known = run.state.slot(_ScheduleSlot)
+        if outcome.successful and known.state is not None and known.state.ticks.due is not None:
+            known.unrecorded = known.state.ticks.due
+        known.state = self._state(run)
+        run.fields = known.state.status_fields()
+        run.values["schedule"] = known.state.expression_value()
+
+    def conditions(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
+        """See `Observer`."""
+        state = run.state.slot(_ScheduleSlot).state
+        if phase is not Phase.FINISHED or state is None:
+            return conditions
+        return state.put_condition(conditions, run.generation, run.now)
+
+    async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:
+        """See `Observer`: note whether the status keeps the tick."""
+        known = run.state.slot(_ScheduleSlot)
+        if run.reported is None or known.unrecorded is None:
+            return
+        last = TickRecord.of(run.reported).last
+        self._pruned = last is None or last < known.unrecorded
+        if not self._pruned:
+            known.unrecorded = None
+
+    def is_due(self, run: ResourceRun) -> bool:
+        """Return whether a tick asks for a run now."""
+        return self._state(run).ticks.due is not None
+
+    def _state(self, run: ResourceRun) -> ScheduleState:
+        """Return the schedule of the resource, as of now."""
+        record, unrecorded = TickRecord.of(run.body), run.state.slot(_ScheduleSlot).unrecorded
+        last = max(filter(None, (record.last, unrecorded)), default=None)
         known = ScheduleState(
-            declared=True,
-            last=last,
-            is_recorded=last == record.last,
-            error=_PRUNED if self._pruned else "",
+            last=last, is_recorded=last == record.last, error=_PRUNED if self._pruned else ""
         )
         try:
-            timetable = self._read(body, self._watch)
+            timetable = self._deps.timetable(run.body, self._watch)
         except ValueError as error:
             return replace(known, error=str(error))
         if timetable is None:
             return known
         shown = replace(record, last=last)
-        return replace(known, ticks=timetable.ticks(shown, self._clock()))
+        return replace(known, ticks=timetable.ticks(shown, self._deps.clock()))
 
-    def succeeded(self, ref: ObjectRef, tick: datetime | None) -> None:
-        """Note that a run has handled a tick, before this is recorded in the status."""
-        if tick is not None:
-            self._unrecorded[ref] = tick
-
-    def recorded(self, ref: ObjectRef, body: Json) -> None:
-        """Note the resource as it was after the report of a run."""
-        ran, last = self._unrecorded.get(ref), TickRecord.of(body).last
-        if ran is None:
-            return
-        self._pruned = last is None or last < ran
-        if not self._pruned:
-            del self._unrecorded[ref]
-
-    def forget(self, ref: ObjectRef) -> None:
-        """Drop the state of a deleted resource."""
-        self._unrecorded.pop(ref, None)
+    async def _emit(self, run: ResourceRun, reason: str, note: str) -> None:
+        await self._deps.cluster.emit(run.body, EventSpec(reason, note, warning=True))
 
 
 def _text(time: datetime | None) -> str | None:

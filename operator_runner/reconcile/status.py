@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
@@ -11,8 +11,10 @@ from operator_runner.core.errors import ApiError, Conflict, Invalid, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.core.object_diff import replacing_patch
 from operator_runner.reconcile.conditions import read_conditions, with_reasons
-from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.protocols import ClusterClient
+
+if TYPE_CHECKING:
+    from operator_runner.reconcile.other_writers import OtherWriters
 
 _log = structlog.get_logger(__name__)
 ATTEMPTS = 5

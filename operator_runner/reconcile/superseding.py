@@ -8,7 +8,6 @@ See docs/adr/0009-bounds-and-superseding.md.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from operator_runner.core.model import (
     Watch,
     desired_state,
 )
+from operator_runner.reconcile.observer import ReconcileState, ResourceRun
 from operator_runner.reconcile.request_annotations import (
     ANNOTATIONS,
     SUSPENDED,
@@ -81,7 +81,6 @@ class SupersedeMonitor:
     """Read a resource; None if it is deleted. Raises ApiError."""
     is_selected: Callable[[Json, Watch], bool]
     _changed: dict[ObjectRef, asyncio.Event] = field(default_factory=dict)
-    _superseded: Counter[ObjectRef] = field(default_factory=Counter)
 
     @contextmanager
     def watching(self, ref: ObjectRef) -> Iterator[None]:
@@ -100,20 +99,16 @@ class SupersedeMonitor:
 
     async def run(
         self,
-        ref: ObjectRef,
-        body: Json,
+        run: ResourceRun,
         play: Coroutine[Any, Any, RunOutcome],
-        *,
-        supersede: bool = True,
     ) -> RunOutcome | None:
         """Run the play to its end; return None if it was cancelled.
 
-        Either a user cancelled it, or `body` is obsolete and `supersede` as well as the watch's
-        own permit that. All processes of a cancelled play are terminated.
+        Either a user cancelled it, or its resource is obsolete and `supersede` of the watch permits
+        that; never in a clean-up. All processes of a cancelled play are terminated.
         """
-        supersede = supersede and self.watch.supersede
         playing = asyncio.create_task(play)
-        waiting = asyncio.create_task(self._wait_for_reason(ref, body, supersede=supersede))
+        waiting = asyncio.create_task(self._wait_for_reason(run))
         try:
             await asyncio.wait({playing, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not playing.done():
@@ -123,38 +118,41 @@ class SupersedeMonitor:
         finally:
             await end_tasks([playing, waiting])
         if playing.cancelled():
-            self._superseded[ref] += 1
+            run.state.superseded += 1
             return None
-        del self._superseded[ref]
+        run.state.superseded = 0
         return playing.result()
 
-    def forget(self, ref: ObjectRef) -> bool:
+    @staticmethod
+    def forget(state: ReconcileState) -> bool:
         """Reset the count of a resource; return whether its last run was superseded."""
-        return self._superseded.pop(ref, 0) > 0
+        count, state.superseded = state.superseded, 0
+        return count > 0
 
-    async def _wait_for_reason(self, ref: ObjectRef, body: Json, *, supersede: bool) -> str:
-        """Wait until the run of `body` has to end; return the reason."""
-        changed = self._changed[ref]
+    async def _wait_for_reason(self, run: ResourceRun) -> str:
+        """Wait until a run has to end; return the reason."""
+        changed = self._changed[run.ref]
         while True:
             await changed.wait()
             changed.clear()
-            if reason := await self._reason(ref, body, supersede=supersede):
+            if reason := await self._reason(run):
                 return reason
 
-    async def _reason(self, ref: ObjectRef, body: Json, *, supersede: bool) -> str:
+    async def _reason(self, run: ResourceRun) -> str:
         try:
-            now = await self.read(ref)
+            now = await self.read(run.ref)
         except ApiError as error:
             _log.warning("Cannot determine whether the run is superseded", error=str(error))
             return ""
         if now is not None and suspension(annotations_of(now)) is Suspension.CANCEL:
             return SUSPENDED
-        if not supersede:
+        if run.is_cleanup or not self.watch.supersede:
             return ""
-        if now is None or now["metadata"].get("deletionTimestamp"):
-            return supersede_reason(body, now, self.watch)
+        is_deleted = now is None or now["metadata"].get("deletionTimestamp")
         # A resource that no longer matches gets no further run, so the current one is completed.
-        may_end = self._superseded[ref] < _MAX_SUPERSEDED_IN_A_ROW and self.is_selected(
-            now, self.watch
+        may_end = is_deleted or (
+            run.state.superseded < _MAX_SUPERSEDED_IN_A_ROW
+            and now is not None
+            and self.is_selected(now, self.watch)
         )
-        return supersede_reason(body, now, self.watch) if may_end else ""
+        return supersede_reason(run.body, now, self.watch) if may_end else ""

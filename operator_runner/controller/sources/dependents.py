@@ -159,7 +159,7 @@ class Dependents:
     ) -> None:
         """Record an object of `owner`, as it is in a response to the owner's run.
 
-        See `proxy.response_tracker.Observer`.
+        See `proxy.response_tracker.ResponseObserver`.
         """
         if not self._enabled or not _is_watched(owner, dependent, watch):
             return

@@ -37,13 +37,11 @@ class Runs:
     """Successful runs of one resource, each with its changes."""
 
     def __init__(self) -> None:
-        self._check = IdempotenceCheck()
+        self._check = IdempotenceCheck(tasks=TASKS)
 
     def __call__(self, *changes: FieldChange, needed: int = 2) -> Verdict:
-        return self._check.run_ended(OWNER, changes, TASKS, needed)
-
-    def forget(self) -> None:
-        self._check.forget(OWNER)
+        self._check.needed = needed
+        return self._check.run_ended(changes)
 
 
 def found(*paths: str, task: str = "Password") -> Verdict:
@@ -141,14 +139,6 @@ def test_only_the_first_fields_are_kept() -> None:
     runs(*(change("1", "2", f"data.{number}") for number in range(1000)))
     (finding,) = runs(*(change("2", "3", f"data.{number}") for number in range(1000))).findings
     assert len(finding.paths) == 16
-
-
-def test_a_deleted_resource_is_removed_from_the_cache() -> None:
-    """Another one of its name begins without changes."""
-    runs = Runs()
-    runs(change("1", "2"))
-    runs.forget()
-    assert runs(change("2", "3")) == QUIET
 
 
 def test_the_message_names_task_field_object_and_hint() -> None:

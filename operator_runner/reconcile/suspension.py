@@ -1,0 +1,72 @@
+"""Run nothing while the annotation of a resource suspends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from operator_runner.core.model import Json, ObjectRef
+from operator_runner.reconcile import conditions as base
+from operator_runner.reconcile.decide import Suspend
+from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
+from operator_runner.reconcile.report import Reporter
+from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION
+from operator_runner.reconcile.results import NoRun
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _SuspensionSlot:
+    logged: str = ""
+
+
+class SuspensionObserver(Observer):
+    """Holds suspended resources; their condition has the cause and what waits."""
+
+    def __init__(
+        self, reporter: Reporter, on_suspension: Callable[[ObjectRef, bool], None]
+    ) -> None:
+        """`on_suspension` is that of `Dependencies`."""
+        self._reporter = reporter
+        self._on_suspension = on_suspension
+
+    async def hold(self, run: ResourceRun) -> NoRun | None:
+        """See `Observer`."""
+        if not isinstance(run.action, Suspend):
+            return None
+        self._on_suspension(run.ref, True)
+        run.message = _text(run.ref, run.action.finalizer)
+        slot = run.state.slot(_SuspensionSlot)
+        if slot.logged != run.message:
+            _log.info("Suspended", reason=run.message)
+            slot.logged = run.message
+        await self._reporter.write(run, Phase.SUSPENDED)
+        return NoRun("Resource is suspended")
+
+    async def begin(self, run: ResourceRun) -> None:
+        """See `Observer`."""
+        self._on_suspension(run.ref, False)
+        run.state.slot(_SuspensionSlot).logged = ""
+
+    def conditions(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
+        """See `Observer`; `started` and `finished` remove the condition."""
+        if phase is Phase.SUSPENDED:
+            return base.suspended(conditions, run.message, run.generation, run.now)
+        return base.resumed(conditions) if phase is Phase.RESUMED else conditions
+
+    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
+        """See `Observer`."""
+        self._on_suspension(ref, False)
+
+
+def _text(ref: ObjectRef, finalizer: str) -> str:
+    """Return the message of the condition Suspended: the cause, what waits, and a hint."""
+    place = f" --namespace {ref.namespace}" if ref.namespace else ""
+    resume = f"operator-runner resume {ref.full_name}{place}"
+    text = f"No run starts because of the annotation {SUSPEND_ANNOTATION}"
+    if finalizer:
+        text = f"{text}, and the deletion waits for the finalizer {finalizer}"
+    return f"{text}; to resume: {resume}"
