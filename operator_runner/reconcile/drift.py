@@ -33,7 +33,7 @@ from operator_runner.reconcile.request_annotations import (
     annotations_of,
     pending_request,
 )
-from operator_runner.reconcile.results import NoRun, ReconcileResult, Succeeded
+from operator_runner.reconcile.results import Failed, NoRun, ReconcileResult, Succeeded
 from operator_runner.reconcile.status import StatusWriter, generation_of
 
 _log = structlog.get_logger(__name__)
@@ -100,9 +100,12 @@ class DriftObserver(Observer):
         if policy is Drift.WARN:
             # The next run writes nothing either, so it could not end a failure.
             await self._report(run, Preview(run.ref, failure=run.message))
-        elif policy is None:
-            self._forget(run.ref, run.state)
         return policy is not None
+
+    async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:
+        """See `Observer`: after a failure it is unknown what differs."""
+        if isinstance(result, Failed) or (isinstance(result, NoRun) and result.failed):
+            self._forget(run.ref, run.state)
 
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`: what is corrected is new if it differs again."""

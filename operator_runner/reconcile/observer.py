@@ -113,7 +113,7 @@ class ResourceRun:
     """What expressions of the status see beside `resource`, `result` and dependents."""
     outcome: RunOutcome | None = None
     message: str = ""
-    """The cause if there is no outcome."""
+    """Why there is no outcome; what a condition says of that."""
     reported: Json | None = None
     """The resource after the report of a run that succeeded."""
 
@@ -203,7 +203,7 @@ class Observer:
         return conditions
 
     async def takes_failure(self, run: ResourceRun) -> bool:
-        """Return whether the feature reports that nothing could be run; then nobody else does."""
+        """Return True to report the failure of a reconcile here, and not as that of a run."""
         return False
 
     async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:

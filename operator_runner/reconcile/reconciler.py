@@ -68,6 +68,7 @@ class Reconciler:
         self._deps = dependencies
         own = watch.reconcile_period
         self._period = clamp_period(period if own is None else own) or None
+        # Reports call the observers, and some of these report.
         self._observers: list[Observer] = []
         self._reporter = Reporter(watch, dependencies, self._observers)
         self._observers += observers_of(watch, dependencies, self._reporter, ansible, self._period)
@@ -108,12 +109,12 @@ class Reconciler:
             if isinstance(run.action, AddMetadata):
                 run = await self._add_metadata(run, run.action)
                 continue
-            result = await self._run(run)
-            for observer in self._observers:
-                await observer.ended(run, result)
-            return result
+            run.run_id = secrets.token_hex(8)
+            with structlog.contextvars.bound_contextvars(run_id=run.run_id):
+                return await self._ended(run, await self._run(run))
+        _log.debug("Skipping reconciliation", reason="another replica has the resource")
         self.release(ref)
-        return NoRun("another replica has the resource")
+        return NoRun()
 
     # Read and decide -----------------------------------------------------------------
 
@@ -157,10 +158,7 @@ class Reconciler:
             # Each request takes the API server seconds; other tenants need the slot.
             async with self._deps.without_slot(run.ref):
                 await self._refuse(run, fault)
-                result = NoRun(fault, failed=True)
-                for observer in self._observers:
-                    await observer.ended(run, result)
-            return result
+                return await self._ended(run, NoRun(fault, failed=True))
         for observer in self._observers:
             if (held := await observer.hold(run)) is not None:
                 return held
@@ -179,26 +177,25 @@ class Reconciler:
 
     async def _run(self, run: ResourceRun) -> ReconcileResult:
         run.state.is_unapplied = True
-        run.run_id = secrets.token_hex(8)
-        with structlog.contextvars.bound_contextvars(run_id=run.run_id):
-            run.overrides = read_overrides(run.body, as_job=self._watch.job is not None)
-            try:
-                for observer in self._observers:
-                    await observer.begin(run)
-            except RunError as error:
-                run.message = f"Unable to run reconciliation: {error}"
-                _log.error("Reconciliation failed", error=run.message)
-                await self._reporter.failed(run)
-                return Failed(message=run.message)
-            if run.overrides.error:
-                return await self._refuse(run, run.overrides.error)
-            await self._report_start(run)
-            play = self._deps.fences.of(run.ref).guard(partial(self._plays.run, run))
-            run.outcome = await self._superseding.run(run, play)
-            if run.outcome is None:
-                run.state.succeeded = None
-                return Superseded()
-            return await self._report(run, run.outcome)
+        run.overrides = read_overrides(run.body, as_job=self._watch.job is not None)
+        try:
+            for observer in self._observers:
+                await observer.begin(run)
+        except RunError as error:
+            run.message = f"Unable to run reconciliation: {error}"
+            _log.error("Reconciliation failed", error=run.message)
+            await self._reporter.failed(run)
+            return Failed(message=run.message)
+        if run.overrides.error:
+            return await self._refuse(run, run.overrides.error)
+        await self._report_start(run)
+        play = self._deps.fences.of(run.ref).guard(partial(self._plays.run, run))
+        # None for a play that was cancelled, though it may have had an outcome.
+        run.outcome = await self._superseding.run(run, play)
+        if run.outcome is None:
+            run.state.succeeded = None
+            return Superseded()
+        return await self._report(run, run.outcome)
 
     async def _report_start(self, run: ResourceRun) -> None:
         """Report the start of a run that may change something."""
@@ -265,6 +262,11 @@ class Reconciler:
         await self._reporter.failed(run, Phase.STALLED)
         return Failed(message=message)
 
+    async def _ended(self, run: ResourceRun, result: ReconcileResult) -> ReconcileResult:
+        for observer in self._observers:
+            await observer.ended(run, result)
+        return result
+
     def _current(self, run: ResourceRun) -> Json | None:
         """Return the resource if no event showed a newer version of it, else None.
 
@@ -323,8 +325,7 @@ class Reconciler:
                 return
         state.is_unapplied = True
         await self._reporter.failed(run)
-        for observer in self._observers:
-            await observer.ended(run, Failed(message=message))
+        await self._ended(run, Failed(message=message))
 
     async def report_loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""

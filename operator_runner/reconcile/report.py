@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,17 +46,12 @@ class Reporter:
             self._declared = DeclaredStatusWriter(watch.status, dependencies, self.status)
 
     async def write(
-        self,
-        run: ResourceRun,
-        phase: Phase,
-        current: Json | None = None,
-        fields: Mapping[str, Any] | None = None,
+        self, run: ResourceRun, phase: Phase, current: Json | None = None
     ) -> Json | None:
         """Write the conditions of a phase; return the resource as it is then, None if deleted.
 
-        `current` is the resource if it is up to date and not that of the run. At the end of a run
-        the declared status is written too, and its fields; `fields` are those of another phase.
-        Without `manageStatus` nothing is written.
+        In the phases of `REPORTS`, `current` is the resource if it is up to date, None if it has to
+        be read, and the declared status is written too. Without `manageStatus` nothing is written.
         """
         ended = None if run.outcome is None else run.outcome.finished
         run.now = ended or datetime.now(UTC)
@@ -73,23 +68,26 @@ class Reporter:
                 result = observer.summarize(run, phase, result)
             return result
 
-        if phase not in REPORTS:
-            return await self._put(run, lambda old: finish(change(old)), run.body, fields)
+        is_end = phase in REPORTS
+        if not is_end:
+            current = run.body
         if not self._manage_status:
             found = current or await self._cluster.get(run.ref)
             return found if found is not None and uid_of(found) == run.uid else None
-        fields = {**run.fields, **base.observed(run.generation)}
-        if self._declared is not None:
-            return await self._declared.write(run, change, finish, fields, current)
-        return await self._put(run, lambda old: finish(change(old)), current, fields)
+        # Where nothing was run, no tick was handled or missed.
+        fields = {} if is_end and run.outcome is None else run.fields
+        if is_end:
+            # Not at the start: `kubectl wait` would return before the run.
+            fields = {**fields, **base.observed(run.generation)}
+            if self._declared is not None:
+                return await self._declared.write(run, change, finish, fields, current)
+        return await self.status.write(
+            run.ref, run.uid, lambda old: finish(change(old)), current, fields
+        )
 
-    async def start(self, run: ResourceRun, fields: Mapping[str, Any] | None = None) -> Json | None:
-        """Report the start of a run; return the resource after it, None if it is deleted.
-
-        `fields` are other fields of the status to write.
-        """
-        # No observedGeneration of the status: it is written at the end of the run.
-        written = await self.write(run, Phase.STARTED, fields=fields)
+    async def start(self, run: ResourceRun) -> Json | None:
+        """Report the start of a run; return the resource after it, None if it is deleted."""
+        written = await self.write(run, Phase.STARTED)
         if written is not None and generation_of(written) != run.generation:
             # Edited in between, and the run gets that. Once: some edit all the time.
             run.body = written
@@ -162,17 +160,6 @@ class Reporter:
         if body is not None:
             note = loop_text(echoes)
             await self._cluster.emit(body, EventSpec("ReconcileLoop", note, warning=True))
-
-    async def _put(
-        self,
-        run: ResourceRun,
-        change: Callable[[Sequence[Json]], list[Json]],
-        current: Json | None,
-        fields: Mapping[str, Any] | None,
-    ) -> Json | None:
-        if not self._manage_status:
-            return run.body
-        return await self.status.write(run.ref, run.uid, change, current, fields)
 
 
 def _base_conditions(run: ResourceRun, phase: Phase, old: Sequence[Json]) -> list[Json]:

@@ -278,7 +278,7 @@ class _Checker:
         for use in used.variables:
             is_known = use.name in definitions.others | definitions.guarded
             fact = use.name.removeprefix("ansible_")
-            if not is_known and fact != use.name and fact in {"facts", *conditions.FACTS}:
+            if not is_known and fact != use.name and (fact == "facts" or fact in conditions.FACTS):
                 message = (
                     f"'{use.name}' is undefined: the watch has `gatherFacts: false`; remove that "
                     "key, or gather facts with ansible.builtin.setup"

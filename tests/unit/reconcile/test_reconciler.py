@@ -666,12 +666,13 @@ async def test_a_role_that_is_not_idempotent_is_reported_once() -> None:
     """Event and log name task, object and field; the state is passed on after each run."""
     case = Case(PLAIN, FakeCluster(resource()))
     changing(case)
-    with structlog.testing.capture_logs() as logs:
+    with structlog.testing.capture_logs([structlog.contextvars.merge_contextvars]) as logs:
         for causes in (SPEC, START, START, START):
             await case.reconciler.reconcile(REF, causes)
     (note,) = reported(case)
     assert "task 'Password' changes data.password of Secret default/db" in note
     (line,) = [line for line in logs if line["event"] == "Role is not idempotent"]
+    assert line["run_id"]
     assert line["log_level"] == "warning"
     fields = {name: line[name] for name in ("task", "object", "fields")}
     assert fields == {

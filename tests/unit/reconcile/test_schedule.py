@@ -134,6 +134,16 @@ async def test_a_tick_beyond_its_deadline_is_reported_once() -> None:
     assert await case.shown() == ("2026-05-05T10:00:00Z", "2026-05-05T13:00:00Z")
 
 
+async def test_a_missed_tick_is_in_the_status_before_the_run() -> None:
+    """An operator that ends during the run does not report the tick again."""
+    late = {"lastScheduleTime": "2026-05-05T10:00:00Z", "nextScheduleTime": "2026-05-05T11:00:00Z"}
+    case = Clocked(FakeCluster(scheduled(late, deadline=30)), success())
+    during: list[Json] = []
+    case.executor.during = lambda: during.append(copy.deepcopy(case.cluster.objects[REF]["status"]))
+    await case.run()
+    assert during[0]["nextScheduleTime"] == "2026-05-05T13:00:00Z"
+
+
 async def test_a_suspended_resource_has_no_next_tick() -> None:
     """It is reconciled on other events."""
     announced = {"nextScheduleTime": "2026-05-05T12:00:00Z"}
