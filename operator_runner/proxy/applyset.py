@@ -7,6 +7,7 @@ a deletion: see docs/adr/0064-prune.md.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -77,7 +78,7 @@ class Members:
     `Deployment.apps`, and `namespaces` are where members may be; those in `recorded` are in the
     annotations of the resource. `is_listed` is whether all members are known: none of an earlier
     process, or of a run that was ended, whose last responses were not seen. `is_running` is whether
-    the last run has not reached its end.
+    the last run has not reached its end. `lock` is held while the annotations are written.
     """
 
     owner: Owner
@@ -87,6 +88,7 @@ class Members:
     recorded: frozenset[str] = frozenset()
     is_listed: bool = False
     is_running: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     @property
     def id(self) -> str:
@@ -113,6 +115,13 @@ class Members:
         return is_new or kind not in self.recorded
 
     @property
+    def is_recorded(self) -> bool:
+        """Return whether the annotations say where members are, and nothing else."""
+        places = self.kinds | {f"{each}/" for each in self.namespaces}
+        # Of more, not all are read.
+        return places == self.recorded or len(self.kinds) > _MAX_RECORDED
+
+    @property
     def places(self) -> list[str]:
         """The namespaces in which members are listed; an empty one is all of them."""
         places = {self.owner.ref.namespace, *self.namespaces} - {""}
@@ -135,13 +144,14 @@ class Members:
 class RunMembers:
     """What one run wants of the members of its resource.
 
-    `wanted` are the objects that it wrote or read by name, `uids` those that it saw: two groups of
-    the API may have the same one. `seen` has, of each object in a response, its label and whether
-    it is owned by reference.
+    `generation` is that of the resource at its start. `wanted` are the objects that it wrote or
+    read by name, `uids` those that it saw: two groups of the API may have the same one. `seen` has,
+    of each object in a response, its label and whether it is owned by reference.
     """
 
     members: Members
     is_dry_run: bool = False
+    generation: int = 0
     wanted: set[ObjectKey] = field(default_factory=set)
     uids: set[str] = field(default_factory=set)
     seen: dict[ObjectKey, tuple[str | None, bool]] = field(default_factory=dict)
@@ -175,9 +185,9 @@ class RunMembers:
 
     def may_join(self, info: RequestInfo, live: Json | None, *, is_whole: bool) -> bool:
         """Return whether a write of an object may make it a member; see `patch`."""
+        label, is_referenced = self._known(info, live)
         if live is not None:
-            return not live or _is_referenced(self.members.owner, live)
-        label, is_referenced = self.seen.get(ObjectKey.of(info), (None, False))
+            return not live or is_referenced
         return is_whole or (is_referenced and label != self.members.id)
 
     def patch(
@@ -194,7 +204,7 @@ class RunMembers:
             self.wanted.add(ObjectKey.of(info, str(metadata["name"])))
         given, label = label_of(metadata), self._label(info, metadata, live)
         is_named = is_whole or PART_OF in (metadata.get("labels") or ())
-        before = given if is_named else self.seen.get(ObjectKey.of(info), (None, False))[0]
+        before = given if is_named else self._known(info, None)[0]
         return MetadataPatch() if label == before else MetadataPatch(labels={PART_OF: label})
 
     def _label(self, info: RequestInfo, metadata: Json, live: Json | None) -> str | None:
@@ -205,10 +215,7 @@ class RunMembers:
             if is_other or self.is_dry_run or not _is_member(info, metadata):
                 return given if is_other else None
             return self.members.id
-        if live is None:
-            current, is_referenced = self.seen.get(ObjectKey.of(info), (None, False))
-        else:
-            current, is_referenced = label_of(live), _is_referenced(self.members.owner, live)
+        current, is_referenced = self._known(info, live)
         if self.is_dry_run or info.subresource or current == self.members.id:
             return current
         if current is not None and not current.endswith(_SUFFIX):
@@ -216,6 +223,24 @@ class RunMembers:
         if is_referenced:
             return self.members.id
         return current if current is None else _SHARED
+
+    def mark(self, info: RequestInfo, live: Json | None) -> str:
+        """Return the label to set before a write that cannot set it, empty for none.
+
+        Such are JSON patches and writes of `scale` and `status`: they too make the run the last
+        writer of an object that another resource has written.
+        """
+        current = self._known(info, live)[0]
+        if current is None or not current.endswith(_SUFFIX):
+            return ""
+        label = self._label(info, {}, live)
+        return label if label and label != current else ""
+
+    def _known(self, info: RequestInfo, live: Json | None) -> tuple[str | None, bool]:
+        """Return label, and whether it is owned by reference, of an object that exists."""
+        if live is None:
+            return self.seen.get(ObjectKey.of(info), (None, False))
+        return label_of(live), _is_referenced(self.members.owner, live)
 
 
 def forges_label(operations: Any) -> bool:

@@ -191,10 +191,30 @@ class Admission:
             except ApiError as error:
                 what = f"cannot record the kind of {_plural(info)} in {write.grant.owner.ref}"
                 raise error_of_request(error, what) from error
+        if info.subresource or write.media_type == bodies.JSON_PATCH:
+            await self._mark(write, members, decision.live)
         if write.media_type == bodies.JSON_PATCH:
             return _then(decision, _refuse_label)
         patch = partial(members.patch, info, live=live, is_whole=is_whole)
         return _then(decision, partial(bodies.add_owner, write.media_type, patch_for=patch))
+
+    async def _mark(self, write: WriteRequest, members: RunMembers, live: Json | None) -> None:
+        """Label an object of several resources before a write that cannot."""
+        target = replace(write.info, subresource="")
+        label = members.mark(target, live)
+        if not label or write.dry_run:
+            return
+        path = target.object_path
+        write.requests.append(("PATCH", path))
+        labels = {"labels": {PART_OF: label}}
+        try:
+            metadata = await self._metadata_client.merge(path, labels, write.grant.fence)
+        except NotFound:
+            return
+        except ApiError as error:
+            _log.warning("Cannot mark an object as wanted", object=path, error=str(error))
+        else:
+            members.on_response("PATCH", target, metadata)
 
     async def _decide(self, write: WriteRequest) -> Decision:
         info = write.info

@@ -6,7 +6,6 @@ processes are listed once, after the first complete run of the resource.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import structlog
@@ -21,9 +20,10 @@ from operator_runner.proxy import applyset
 from operator_runner.proxy.applyset import Members, RunMembers
 from operator_runner.proxy.dry_run.overlay import ObjectKey
 from operator_runner.proxy.metadata_client import MetadataClient
-from operator_runner.proxy.ownership import Owner
+from operator_runner.proxy.ownership import Owner, uid_in
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.reconcile.pruning import PruneResult
+from operator_runner.reconcile.status import generation_of
 
 _log = structlog.get_logger(__name__)
 _ATTEMPTS = 3
@@ -41,7 +41,6 @@ class ObjectPruner:
         self._members: dict[ObjectRef, Members] = {}
         self._kinds: dict[GVK, set[str]] = {}
         """Kinds of members by that of their resources: new resources record them at once."""
-        self._lock = asyncio.Lock()
 
     def begin(self, resource: Json, *, is_dry_run: bool) -> RunMembers:
         """Return what a run of a resource will want, nothing so far."""
@@ -56,7 +55,7 @@ class ObjectPruner:
         if not is_dry_run:
             known.is_listed = known.is_listed and not known.is_running
             known.is_running = True
-        return RunMembers(known, is_dry_run)
+        return RunMembers(known, is_dry_run, generation_of(resource))
 
     def forget(self, *refs: ObjectRef) -> None:
         """Drop the members of resources that are deleted, or that another replica runs."""
@@ -74,7 +73,7 @@ class ObjectPruner:
         known = run.members
         found = await self._discovery.resource_named(info.group, info.version, info.resource)
         kind = found.gvk.kind_and_group
-        async with self._lock:
+        async with known.lock:
             kinds = self._kinds.setdefault(known.owner.ref.gvk, set())
             kinds.add(kind)
             if not known.add(kind, info.namespace):
@@ -86,8 +85,7 @@ class ObjectPruner:
         """Write the annotations of a resource; return its new resourceVersion. Raises ApiError."""
         before = known.recorded
         annotations = known.annotations(f"operator-runner/{__version__}")
-        ref = known.owner.ref
-        path = (await self._discovery.resource(ref.gvk)).path(ref.namespace, ref.name)
+        path = await self._owner_path(known)
         metadata = {"uid": known.owner.uid, "annotations": annotations}
         try:
             written = await self._metadata.merge(path, metadata, fence)
@@ -96,14 +94,43 @@ class ObjectPruner:
             raise
         return str(written.get("resourceVersion") or "")
 
+    async def _owner_path(self, known: Members) -> str:
+        ref = known.owner.ref
+        return (await self._discovery.resource(ref.gvk)).path(ref.namespace, ref.name)
+
     async def prune(self, run: RunMembers, prune: Prune, fence: Fence) -> PruneResult:
-        """Delete the members that a complete run did not want. Raises Fenced."""
+        """Delete the members that a complete run did not want. Raises Fenced, ApiError.
+
+        They are only counted if the resource was edited since the start of the run: its new spec
+        may want them.
+        """
         result = PruneResult()
         run.members.is_running = False
         has_listed = not run.members.is_listed
         if has_listed:
             result.refused += await self._list(run.members)
         orphans = await self._orphans(run, prune)
+        if orphans and await self._is_outdated(run):
+            result.skipped = len(orphans)
+            return result
+        await self._delete_all(run, orphans, prune, fence, result)
+        if not result.refused:
+            try:
+                result.version = await self._update_kinds(run.members, fence, drop=has_listed)
+            except Fenced:
+                raise
+            except ApiError as error:
+                result.refused.append(str(error))
+        return result
+
+    async def _delete_all(
+        self,
+        run: RunMembers,
+        orphans: dict[ObjectRef, ObjectKey],
+        prune: Prune,
+        fence: Fence,
+        result: PruneResult,
+    ) -> None:
         for ref in applyset.in_deletion_order(orphans):
             key = orphans[ref]
             try:
@@ -117,31 +144,37 @@ class ObjectPruner:
                     _log.debug("Not pruned", object=str(ref), reason=why)
                 else:
                     result.deleted.append(ref)
-        if has_listed and not result.refused:
-            try:
-                result.version = await self._forget_kinds(run.members, fence)
-            except Fenced:
-                raise
-            except ApiError as error:
-                result.refused.append(str(error))
-        return result
 
-    async def _forget_kinds(self, known: Members, fence: Fence) -> str:
-        """Drop kinds without members, which a newer role may have no permission to list.
+    async def _is_outdated(self, run: RunMembers) -> bool:
+        """Return whether the resource has another spec than at the start of the run, or is gone."""
+        path = await self._owner_path(run.members)
+        live = await self._metadata.at(path)
+        is_same = uid_in(live) == run.members.owner.uid and not live.get("deletionTimestamp")
+        return not is_same or generation_of({"metadata": live}) != run.generation
 
+    async def _update_kinds(self, known: Members, fence: Fence, *, drop: bool) -> str:
+        """Record the kinds of members again if annotations were lost, as by `kubectl replace`.
+
+        With `drop` those without members go, which a newer role may have no permission to list.
         Returns the new resourceVersion of the resource, empty if nothing was to be written. Raises
         ApiError.
         """
-        used = {(key.group, key.resource) for key in known.objects}
-        async with self._lock:
-            for kind in sorted(known.kinds):
+        places = {
+            (key.group, version, key.resource, key.namespace)
+            for key, version in known.objects.items()
+        }
+        used = {(group, resource) for group, _, resource, _ in places}
+        async with known.lock:
+            for group, version, plural, namespace in places:
+                found = await self._discovery.resource_named(group, version, plural)
+                known.add(found.gvk.kind_and_group, namespace)
+            for kind in sorted(known.kinds) if drop else ():
                 resource = await self._find(kind)
                 # A kind that is not served now may be served again, with its objects.
                 if resource and (resource.gvk.group, resource.plural) not in used:
                     known.kinds.discard(kind)
                     self._kinds.get(known.owner.ref.gvk, set()).discard(kind)
-            is_known = known.recorded <= {*known.kinds, *(f"{each}/" for each in known.namespaces)}
-            return "" if is_known else await self._record(known, fence)
+            return "" if known.is_recorded else await self._record(known, fence)
 
     async def preview(self, run: RunMembers, prune: Prune) -> list[Json]:
         """Return the objects that `prune` would delete. Raises ApiError."""

@@ -118,7 +118,9 @@ class DriftObserver(Observer):
             return without_record(conditions)
         if phase is not Phase.FINISHED or run.outcome is None:
             return conditions
-        applied = run.outcome.successful and run.outcome.requeue_after is None
+        outcome = run.outcome
+        is_repeated = outcome.requeue_after is not None or outcome.retry_after is not None
+        applied = outcome.successful and not is_repeated
         policy = policy_of(run.body, self._watch)
         return after_run(conditions, policy, run.generation, run.now, applied=applied)
 

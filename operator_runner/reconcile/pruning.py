@@ -13,6 +13,7 @@ from operator_runner.core.errors import ApiError, Fenced
 from operator_runner.core.model import EventSpec, ObjectRef, Prune, RunOutcome, Watch
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.observer import Observer, ResourceRun
+from operator_runner.reconcile.results import ReconcileResult
 
 if TYPE_CHECKING:
     from operator_runner.reconcile.dependencies import Dependencies
@@ -29,7 +30,8 @@ _WAITING = "the role asks to be run again (requeue_after)"
 class PruneResult:
     """The objects that were deleted, and why others were not: object and error, or kind and error.
 
-    `skipped` are those that a run which was not complete did not write. `version` is the new
+    `skipped` are those that a run which was not complete, or whose resource was edited meanwhile,
+    did not write. `version` is the new
     resourceVersion of the resource, empty if it was not written.
     """
 
@@ -76,7 +78,8 @@ class PruneObserver(Observer):
         except ApiError as error:
             result = PruneResult(refused=[str(error)])
         if result.skipped:
-            _log.info("Not pruned: the run was not complete", reason=reason, objects=result.skipped)
+            reason = f"the run was not complete: {reason}" if reason else "edited during the run"
+            _log.info("Not pruned", reason=reason, objects=result.skipped)
         if result.deleted:
             text = _listed(map(str, result.deleted))
             _log.info("Pruned", objects=text)
@@ -88,6 +91,11 @@ class PruneObserver(Observer):
         _log.warning("Cannot prune; retrying", error=text)
         await self._emit(run, "PruneFailed", f"Cannot prune: {text}", warning=True)
         return replace(outcome, retry_after=_RETRY)
+
+    async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:
+        """See `Observer`: a deletion that was refused is still to be done, with any `drift`."""
+        if run.outcome is not None and run.outcome.retry_after is not None:
+            run.state.is_unapplied = True
 
     async def _emit(
         self, run: ResourceRun, reason: str, note: str, *, warning: bool = False

@@ -26,6 +26,8 @@ from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.server import Proxy
 
 OWNER_GVK = GVK("", "v1", "ConfigMap")
+OWNER_GVKS = (OWNER_GVK, GVK("networking.k8s.io", "v1", "NetworkPolicy"))
+"""Kinds of resources in tests; the second one has generations."""
 WATCH = Watch(
     OWNER_GVK, RunContent(role=Path("/roles/any")), blacklist=frozenset({GVK("", "v1", "Secret")})
 )
@@ -70,12 +72,12 @@ class Recorder:
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
         """Keep the object, the version and the verb."""
-        assert owner.gvk == OWNER_GVK
+        assert owner.gvk in OWNER_GVKS
         self.written.append((dependent, resource_version, verb))
 
     def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
         """Keep the fields that were changed."""
-        assert owner.gvk == OWNER_GVK
+        assert owner.gvk in OWNER_GVKS
         self.changes.extend(changes)
 
     def on_own_write(self, owner: ObjectRef, metadata: Json) -> None:

@@ -35,7 +35,7 @@ PRUNE = Prune()
 PRUNED = replace(WATCH, prune=PRUNE, blacklist=frozenset())
 KINDS = "applyset.kubernetes.io/contains-group-kinds"
 SEQUENCE = "test.example.com/sequence"
-STYLES = ("module", "apply", "create", "replace")
+STYLES = ("module", "apply", "create", "replace", "json")
 
 
 class Crash(BaseException):
@@ -161,6 +161,10 @@ class Role:
                 status, answer = await self.send("POST", wanted.collection, body)
             elif style == "replace":
                 status, answer = await self.send("PUT", wanted.path, body)
+            elif style == "json":
+                text = body["metadata"]["annotations"]["text"]
+                operation = {"op": "add", "path": "/metadata/annotations/text", "value": text}
+                status, answer = await self.send("PATCH", wanted.path, [operation], JSON_PATCH)
             else:
                 status, answer = await self.send("PATCH", wanted.path, body, MERGE)
         assert status in {200, 201}, answer
@@ -263,8 +267,8 @@ class Sequence:
     async def step(self) -> None:
         """Do one random thing, and check the objects."""
         what = self.chance.choices(
-            ("edit", "restart", "fail", "crash", "delete", "disable", "repeat"),
-            (8, 2, 2, 3, 1, 1, 2),
+            ("edit", "restart", "fail", "crash", "delete", "disable", "repeat", "replace"),
+            (8, 2, 2, 3, 1, 1, 2, 1),
         )[0]
         number = self.chance.randrange(2)
         self.done.append(f"{what} {number}")
@@ -278,6 +282,12 @@ class Sequence:
                 await self.disable()
             case "repeat":
                 await self.run(number, self.wanted[number])
+            case "replace":
+                await self.run(number, self.wanted[number])
+                body = config_map(self.owner(number))  # without annotations, as of a file
+                path = f"{self.admin.config_maps}/{self.owner(number)}"
+                assert (await self.admin.request("PUT", path, body))[0] == 200
+                await self.run(number, self.choice(number))
             case "fail":
                 wanted = sorted(self.choice(number))
                 partly = self.chance.sample(wanted, len(wanted) // 2)
@@ -406,7 +416,7 @@ async def test_the_last_writer_of_an_object_keeps_it(admin: Administrator, proxy
                 await role.write(style, shared, shared.body("shared"))
             return await role.prune()
 
-    for style in ("module", "apply", "replace"):
+    for style in ("module", "apply", "replace", "json"):
         await run(one, "module")
         await run(two, style)
         await run(one)
@@ -416,6 +426,67 @@ async def test_the_last_writer_of_an_object_keeps_it(admin: Administrator, proxy
         await run(one, style)
         assert len((await run(one)).deleted) == 1, style
         assert await admin.get(shared.path) is None
+
+
+async def test_who_scales_an_object_is_its_last_writer(admin: Administrator, proxy: Proxy) -> None:
+    """The body of a scale has no labels of the object."""
+    one, two = [
+        await admin.create(admin.config_maps, config_map(f"{admin.namespace}-{name}"))
+        for name in ("one", "two")
+    ]
+    collection = f"/apis/apps/v1/namespaces/{admin.namespace}/deployments"
+    labels = {"app": "scaled"}
+    spec = {
+        "replicas": 0,
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "a", "image": "a"}]},
+        },
+    }
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}
+    path = f"{collection}/scaled"
+    async with run_of(proxy, one) as role:
+        body = deployment | {"metadata": {"name": "scaled"}}
+        assert (await role.send("POST", collection, body))[0] == 201
+        await role.prune()
+    async with run_of(proxy, two) as role:
+        assert (await role.send("GET", path))[0] == 200
+        scale = {"spec": {"replicas": 1}}
+        assert (await role.send("PATCH", f"{path}/scale", scale, MERGE))[0] == 200
+        await role.prune()
+    for expected in (False, True):
+        async with run_of(proxy, one) as role:
+            assert bool((await role.prune()).deleted) is expected
+        async with run_of(proxy, one) as role:
+            await role.send("GET", path)
+            await role.send("PATCH", f"{path}/scale", {"spec": {"replicas": 0}}, MERGE)
+            await role.prune()
+
+
+async def test_a_run_of_an_older_spec_deletes_nothing(admin: Administrator, proxy: Proxy) -> None:
+    """The spec that replaced it may want the objects; the run that follows decides."""
+    collection = f"/apis/networking.k8s.io/v1/namespaces/{admin.namespace}/networkpolicies"
+    body = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "edited"},
+        "spec": {"podSelector": {}},
+    }
+    owner = await admin.create(collection, body)
+    wanted = Wanted(admin.config_maps, "ConfigMap", "of-an-edited-one")
+    async with run_of(proxy, owner) as role:
+        await role.write("module", wanted, wanted.body("edited"))
+        await role.prune()
+    async with run_of(proxy, owner) as role:
+        edit = {"spec": {"policyTypes": ["Ingress"], "podSelector": {"matchLabels": {"a": "b"}}}}
+        status, edited = await admin.request("PATCH", f"{collection}/edited", edit)
+        assert status == 200
+        assert await role.prune() == PruneResult(skipped=1)
+    assert await admin.get(wanted.path) is not None
+    async with run_of(proxy, edited) as role:
+        assert len((await role.prune()).deleted) == 1
+    assert await admin.get(wanted.path) is None
 
 
 async def test_an_object_of_others_cannot_be_made_a_member(

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from operator_runner.core.errors import Unavailable
-from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Trigger, Watch
+from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Prune, Trigger, Watch
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.reconcile.preview import Preview
+from operator_runner.reconcile.pruning import PruneFunction, PruneResult
 from operator_runner.reconcile.request_annotations import (
     DRIFT_ANNOTATION,
     DRIFT_POLICY_CHANGED,
@@ -31,14 +32,16 @@ DIFFERENCE = ObjectDifference(REF, {"spec": {"size": 4}}, {"spec": {"size": 3}})
 class Warned:
     """A reconciler of a watch with `drift: warn`, whose resource has been reconciled."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
-        self.case = Case(WARN, cluster)
+    def __init__(
+        self, cluster: FakeCluster, watch: Watch = WARN, prune: PruneFunction | None = None
+    ) -> None:
+        self.case = Case(watch, cluster)
         self.previews = 0
         self.failure = ""
         """The error of dry runs."""
         self.is_counted = False
         """Whether the metric counts the resource."""
-        self.case.depend(preview=self._preview, on_drift=self._on_drift)
+        self.case.depend(preview=self._preview, on_drift=self._on_drift, prune=prune)
 
     async def _preview(self, body: Json, _: Watch) -> Preview:
         self.previews += 1
@@ -97,6 +100,24 @@ async def test_a_change_is_applied_by_the_retry_of_its_run(warned: Warned) -> No
     warned.case.executor.during = lambda: None
     await warned.reconcile(RETRY)
     assert (warned.runs, warned.previews) == (3, 0)
+    await warned.reconcile(RETRY)
+    assert (warned.runs, warned.previews) == (3, 1)
+
+
+async def test_a_refused_deletion_is_tried_again_by_a_run_that_writes() -> None:
+    """Of an object that the role no longer writes, also by the next process."""
+    cluster, refused = FakeCluster(resource()), ["ConfigMap default/old: forbidden"]
+
+    async def prune(*_: object) -> PruneResult:
+        return PruneResult(refused=[*refused])
+
+    for causes in (SPEC, START):
+        warned = Warned(cluster, replace(WARN, prune=Prune()), prune=prune)
+        await warned.reconcile(causes)
+        await warned.reconcile(RETRY)
+        assert (warned.runs, warned.previews) == (2, 0)
+    refused.clear()
+    await warned.reconcile(RETRY)
     await warned.reconcile(RETRY)
     assert (warned.runs, warned.previews) == (3, 1)
 
