@@ -7,6 +7,7 @@ standard library only.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -22,7 +23,8 @@ def attack_table(report: Path, root: Path = Path()) -> list[str]:
 
 def _row(case: ET.Element, root: Path) -> str:
     is_held = not any(each.tag in ("failure", "error", "skipped") for each in case)
-    name = str(case.get("name"))
+    # With several workers, pytest-xdist adds the group of a test to its name.
+    name = re.sub(r"@[^]]*$", "", str(case.get("name")))
     function = name.split("[", maxsplit=1)[0]
     file = (root / str(case.get("classname")).replace(".", "/")).with_suffix(".py")
     promise = next(
