@@ -230,7 +230,7 @@ ATTACKS := tests/contract/attacks tests/contract/ansible/test_isolation.py tests
 .PHONY: attack
 attack: $(INSTALLED) ## Attack the operator as docs/security.md says; prints each promise, and whether it was held
 	$(TITLE) "Attacks"
-	@status=0; $(BIN)/pytest $(ATTACKS) $(TWO) $(REPORT) $(ARGS) || status=$$?; \
+	@status=0; $(BIN)/pytest $(ATTACKS) --slow $(TWO) $(REPORT) $(ARGS) || status=$$?; \
 	[ ! -e $(REPORTS)/attack.xml ] || $(BIN)/python -m tests.support.attack_table $(REPORTS)/attack.xml; exit $$status
 
 .PHONY: e2e

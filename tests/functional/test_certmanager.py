@@ -106,6 +106,7 @@ def _manifests(kubectl: Kubectl, scratch: Path, port: int) -> list[Json]:
     return chosen
 
 
+@pytest.mark.slow  # cert-manager is built
 def test_cert_manager_issues_and_renews_certificates(
     site: Callable[[int], Site], control_plane: Path, tmp_path: Path
 ) -> None:

@@ -353,6 +353,7 @@ async def test_a_finalizer_writes_its_records_again(start: Start) -> None:
     assert (owners(body), body["metadata"]["labels"]) == ([], {"a": "b"})
 
 
+@pytest.mark.slow  # Helm is built; make attack runs it
 async def test_helm_changes_only_its_own_releases_under_a_policy(
     start: Start, tmp_path: Path, kubectl: Kubectl
 ) -> None:
