@@ -87,7 +87,7 @@ def test_each_version_returns_resources_of_the_other(kubectl: Kubectl) -> None:
 def test_a_client_of_v1alpha1_loses_nothing(kubectl: Kubectl) -> None:
     """Apply, patch and replace of v1alpha1 keep the ports that it does not have."""
     kubectl.apply(nginx("rich", version="v1alpha2", ports=PORTS))
-    assert spec(kubectl, V1, "rich") == {"port": 8080}
+    assert spec(kubectl, V1, "rich") == {"port": 8080, "replicas": 1}
 
     kubectl.merge(V1, "rich", {"spec": {"replicas": 3}})
     assert spec(kubectl, V2, "rich") == {"ports": PORTS, "replicas": 3}
@@ -183,7 +183,8 @@ def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operato
     """After an edit that breaks the annotation, the write succeeds and a warning is logged."""
     kubectl.apply(nginx("broken", version="v1alpha2", ports=PORTS))
     kubectl("annotate", f"{V1}/broken", f"{MARK}={{", "--overwrite")
-    assert spec(kubectl, V2, "broken") == {"ports": [{"containerPort": 8080, "protocol": "TCP"}]}
+    ports = [{"containerPort": 8080, "protocol": "TCP"}]
+    assert spec(kubectl, V2, "broken") == {"ports": ports, "replicas": 1}
     # The log is written beside the conversion.
     lines = eventually(lambda: operator.lines("Ignoring an invalid conversion annotation"))
     assert {line["resource"] for line in lines} == {f"NginxOperator {NAMESPACE}/broken"}

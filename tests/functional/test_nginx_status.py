@@ -6,12 +6,19 @@ import json
 import re
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
+from operator_runner.core.model import Json
 from operator_runner.devcluster import Cluster
+from operator_runner.reconcile.request_annotations import (
+    HANDLED_ANNOTATION,
+    REQUEST_ANNOTATION,
+    annotations_of,
+)
 from tests.functional.test_readiness import set_ready
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, World, nginx
@@ -38,9 +45,50 @@ def world(
     kubectl("delete", "crd", KIND)
 
 
+def is_handled(body: Json | None, *, request: str) -> bool:
+    """Return whether the run that was requested has ended."""
+    handled = annotations_of(body or {"metadata": {}}).get(HANDLED_ANNOTATION, "{}")
+    return bool(json.loads(handled).get("id") == request)
+
+
 def available(world: World) -> tuple[str, str]:
     found = world.condition("Available")
     return str(found.get("status")), str(found.get("reason"))
+
+
+@pytest.mark.parametrize("runs", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_an_autoscaler_owns_the_replicas(world: World, runs: int) -> None:
+    """That of Kubernetes scales the resource; further runs write nothing, and a file keeps it."""
+    world.kubectl.apply(nginx())
+    target = {key: nginx()[key] for key in ("apiVersion", "kind")}
+    metric = {"type": "Utilization", "averageUtilization": 50}
+    autoscaler: Json = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {**target, "name": "web"},
+            "minReplicas": 3,
+            "maxReplicas": 5,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": metric}}],
+        },
+    }
+    world.kubectl.apply(autoscaler)
+
+    def deployment() -> Json:
+        return world.kubectl.get("deployment", "web") or {"spec": {}}
+
+    written = world.until(deployment, lambda found: found["spec"].get("replicas") == 3)
+    world.kubectl.apply(nginx())
+    for number in range(runs):
+        request = f"{number}"
+        world.kubectl("annotate", KIND, "web", f"{REQUEST_ANNOTATION}={request}", "--overwrite")
+        world.until(lambda: world.kubectl.get(KIND, "web"), partial(is_handled, request=request))
+    assert deployment()["metadata"]["generation"] == written["metadata"]["generation"]
+    scale = json.loads(world.kubectl("get", KIND, "web", "--subresource=scale", "--output=json"))
+    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
+    pods = world.kubectl.list("pods", scale["status"]["selector"])
+    assert len(pods) == 3
 
 
 def test_available_follows_the_pods(world: World) -> None:
