@@ -15,7 +15,8 @@ from typing import Any
 from operator_runner.core.model import GVK
 
 _STEPS = re.compile(
-    r"\A(?:Task failed: )?(?:Finalization of task args for '[^'\n]*' failed: )?"
+    r"\A(?:Task failed: )?(?:Action failed: )?(?:Unexpected AnsibleActionFail error: )?"
+    r"(?:Finalization of task args for '[^'\n]*' failed: )?"
     r"(?:Error while resolving value for '[^'\n]*': )?"
 )
 _TAGGED = re.compile(r"\b_AnsibleTagged(Str|Int|Float|Dict|List|Tuple)\b")
@@ -38,6 +39,11 @@ _UNSERVED = re.compile(
 _UNSERVED_KIND = re.compile(
     r"\b(?P<kind>\w{1,63}) of (?P<version>\S{1,320}) is not served: is its CRD installed\?"
 )
+_TIMED_OUT = re.compile(r'"(\w+)" "([^"\s]+)": Timed out waiting on resource')
+"""Message of kubernetes.core.k8s whose `wait` has ended."""
+_FORBIDDEN = re.compile(r'cannot (\S+) resource "([^"]+)" in API group "([^"]*)"')
+"""What RBAC does not allow: verb, resource and group."""
+_HIDDEN = re.compile(r"\Athe output has been hidden due to the fact that 'no_log: true' .*")
 _FACTS = re.compile(r"\((?:([A-Za-z][A-Za-z ]*), )?([1-5]\d\d)\)")
 """Reason and code of an answer in a readable message."""
 _COMMAND = re.compile(r"non-zero return code (-?\d+)")
@@ -70,6 +76,10 @@ def readable(message: str) -> str:
     message = _UNSERVED.sub(
         r"\g<kind> of \g<version> is not served: is its CRD installed?", message
     )
+    message = _TIMED_OUT.sub(r"timed out waiting for \1 \2", message)
+    message = _HIDDEN.sub(
+        "output hidden by no_log; to see it, set `no_log: false` while no secret is in use", message
+    )
     response = _RESPONSE.search(message)
     body = message[response.end() :] if response else message
     before, status, after = _parsed(body)
@@ -84,7 +94,8 @@ def readable(message: str) -> str:
             after = ""
     elif not status:
         return without_quoted_objects(message)
-    return without_quoted_objects(f"{before}{_text(status)}{after.rstrip()}")
+    text = _text(status)
+    return without_quoted_objects(f"{before}{text}{after.rstrip()}{_cure(text)}")
 
 
 def unserved_kind(message: str) -> GVK | None:
@@ -126,6 +137,14 @@ def _text(status: dict[str, Any]) -> str:
         message = f"{message} ({details.get('kind') or 'object'} {name})"
     facts = ", ".join(str(fact) for key in ("reason", "code") if (fact := status.get(key)))
     return f"{message} ({facts})" if message and facts else message or facts
+
+
+def _cure(message: str) -> str:
+    """Return what follows a message about a permission that is missing; else empty."""
+    if (missing := _FORBIDDEN.search(message)) is None:
+        return ""
+    resource = ".".join(filter(None, missing.groups()[1:]))
+    return f"; add the rule `{missing[1]} {resource}`: `operator-runner rbac` derives it"
 
 
 def without_quoted_objects(message: str) -> str:

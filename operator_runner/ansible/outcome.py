@@ -33,7 +33,7 @@ _REQUEUE_EVENTS = {"runner_on_ok", "runner_item_on_ok"}
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
 _UNEXPECTED = "Unexpected Exception, this is probably a bug: "
 """What precedes the error in ansible-core's report with a traceback."""
-_EMPTY_MESSAGES = (None, "", "Unknown error.")
+_EMPTY_MESSAGES = (None, "", "Unknown error.", "Task failed: Action failed: Unknown error.")
 _UNKNOWN = "unknown playbook failure"
 """What ansible-operator says of a failed task without a message."""
 _FAILED_WHEN = "A 'failed_when' expression evaluated to 'True'."

@@ -18,6 +18,7 @@ from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import ANNOTATION_DOMAIN, EventSpec, Json
 from operator_runner.core.object_names import SUBDOMAIN_PATTERN
+from operator_runner.core.truncation import truncated
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.credentials import is_in_pod
 
@@ -125,7 +126,7 @@ class EventRecorder:
             "type": "Warning" if spec.warning else "Normal",
             "reason": spec.reason,
             "action": spec.action,
-            "note": _note(spec),
+            "note": note_of(spec),
             "regarding": _regarding(body),
         }
         await self._api.request(
@@ -152,10 +153,11 @@ def _instance(*, is_shard: bool) -> str:
     return f"{host}_{os.getpid()}" if is_shard and not is_in_pod() else host
 
 
-def _note(spec: EventSpec) -> str:
-    """Return the note with its cause; a long note is truncated before the cause."""
-    tail = cut(f" (why: {spec.cause})", _MAX_NOTE_BYTES // 2) if spec.cause else ""
-    return cut(spec.note, _MAX_NOTE_BYTES - len(tail.encode())) + tail
+def note_of(spec: EventSpec) -> str:
+    """Return the note with its cause, both of them cut in the middle if they are too long."""
+    tail = truncated(f" (why: {spec.cause})", _MAX_NOTE_BYTES // 2) if spec.cause else ""
+    note = truncated(spec.note, _MAX_NOTE_BYTES - len(tail.encode(errors="replace"))) + tail
+    return note.encode(errors="replace").decode()
 
 
 def _annotations(spec: EventSpec) -> dict[str, str]:
@@ -175,14 +177,6 @@ def _regarding(body: Json) -> Json:
         if key in metadata
     }
     return {"apiVersion": body["apiVersion"], "kind": body["kind"], **reference}
-
-
-def cut(text: str, limit: int) -> str:
-    """Shorten to `limit` bytes of UTF-8 without splitting a character; `...` marks the cut."""
-    raw = text.encode(errors="replace")
-    if len(raw) <= limit:
-        return raw.decode()
-    return raw[: limit - 3].decode(errors="ignore") + "..."
 
 
 def _now() -> str:

@@ -62,18 +62,19 @@ class DependentsReadiness:
     message: str = "all dependents are ready"
 
 
-def readiness_of(waited_for: Mapping[ObjectRef, Health]) -> DependentsReadiness:
+def readiness_of(waited_for: Mapping[ObjectRef, Health], named: str = "") -> DependentsReadiness:
     """Return the readiness of a resource whose objects are ready but for these.
 
-    The first is one that has failed, then by kind, namespace and name.
+    The first is the one `named` by kind and name, else one that has failed, then by kind and name.
     """
     if not waited_for:
         return DependentsReadiness(ready=True)
     states = {ref: health.readiness is not Readiness.FAILED for ref, health in waited_for.items()}
-    ref = min(states, key=lambda ref: (states[ref], ref.gvk.kind, ref.namespace, ref.name))
+    texts = {ref: f"{ref.gvk.kind} {ref.name}" for ref in states}
+    ref = min(states, key=lambda ref: (texts[ref] != named, states[ref], texts[ref], ref.namespace))
     health, failed = waited_for[ref], not states[ref]
     default = "DependentFailed" if failed else "DependentNotReady"
-    text = f"{ref.gvk.kind} {ref.name} {'has failed' if failed else 'is not ready'}"
+    text = f"{texts[ref]} {'has failed' if failed else 'is not ready'}"
     message = f"{text}: {health.message}" if health.message else text
     return DependentsReadiness(False, failed, health.reason or default, message)
 

@@ -59,8 +59,11 @@ class Dependencies:
     """The wall clock, for schedules."""
     dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: ()
     """Return the objects that a resource owns, as last seen, for its declared status."""
-    readiness: Callable[[ObjectRef], DependentsReadiness] = lambda _: DependentsReadiness()
-    """Return whether the objects that a resource owns are ready, for `kstatus` and `status`."""
+    readiness: Callable[..., DependentsReadiness] = lambda *_: DependentsReadiness()
+    """Return whether the objects that a resource owns are ready, for `kstatus` and `status`.
+
+    Called with the resource, and kind and name of an object to report first.
+    """
     catching_up: Callable[[ObjectRef], Awaitable[None] | None] = lambda _: None
     """Return a wait of a moment for objects whose status is about an older spec; None without."""
     on_suspension: Callable[[ObjectRef, bool], None] = lambda *_: None

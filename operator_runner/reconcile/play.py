@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from operator_runner.core.durations import short_duration
 from operator_runner.core.model import (
     EventSpec,
     Json,
+    ObjectRef,
     RunContent,
     RunEvent,
     RunOutcome,
@@ -36,6 +38,7 @@ from operator_runner.reconcile.variables import extra_vars, templated_fields
 _log = structlog.get_logger(__name__)
 _TEMPLATE_WARNING = "Text of the resource is evaluated as a template"
 _LONG_TASK = timedelta(minutes=10)
+_WAITED = re.compile(r"timed out waiting for (\w+ \S+)")
 
 
 class LongTasks:
@@ -100,7 +103,7 @@ class PlayRunner:
 
                 request = self._request(run, kubeconfig)
                 outcome = await self._deps.executor.run(request, on_event)
-                outcome = awaiting_deletion(await self._explained(outcome), run.body)
+                outcome = awaiting_deletion(await self._explained(run.ref, outcome), run.body)
                 for observer in self._observers:
                     outcome = await observer.played(run, outcome)
                 run.outcome = outcome
@@ -140,13 +143,22 @@ class PlayRunner:
             environment=self._deps.run_environment(run.run_id),
         )
 
-    async def _explained(self, outcome: RunOutcome) -> RunOutcome:
-        """Add the nearest kind to a failure about one that is not served."""
+    async def _explained(self, ref: ObjectRef, outcome: RunOutcome) -> RunOutcome:
+        """Add the nearest kind to a failure about one that is not served, the cause to a wait."""
         first, *others = outcome.failures or (None,)
-        if first is None or first.unserved is None:
+        if first is None:
             return outcome
-        hint = await self._deps.cluster.explain_missing(first.unserved)
-        if not hint or hint in first.message or hint.startswith("its CRD is missing"):
+        if first.unserved is not None:
+            hint = await self._deps.cluster.explain_missing(first.unserved)
+            if hint.startswith("its CRD is missing"):
+                return outcome
+        elif (waited := _WAITED.search(first.message)) is not None:
+            hint = self._deps.readiness(ref, waited[1]).message
+            if not hint.startswith(f"{waited[1]} "):
+                return outcome
+        else:
+            return outcome
+        if not hint or hint in first.message:
             return outcome
         failures = (replace(first, message=f"{first.message} ({hint})"), *filter(None, others))
         return replace(outcome, failures=failures)

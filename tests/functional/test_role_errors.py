@@ -94,6 +94,28 @@ TASKS = """
   kubernetes.core.k8s:
     definition: {apiVersion: nope.example.com/v1, kind: Nope, metadata: {name: a}}
   when: say_this == 'missing'
+- name: Load variables
+  ansible.builtin.include_vars: {file: nope.yml}
+  when: say_this == 'file'
+- name: Hide a failure
+  ansible.builtin.command: {cmd: cat /nonexistent}
+  no_log: true
+  when: say_this == 'hidden'
+- name: Wait for a workload
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: web, namespace: default}
+      spec:
+        selector: {matchLabels: {app: web}}
+        template:
+          metadata: {labels: {app: web}}
+          spec: {serviceAccountName: nobody, containers: [{name: web, image: web}]}
+    wait: true
+    wait_sleep: 1
+    wait_timeout: 2
+  when: say_this == 'wait'
 - name: Read as a user without permissions
   kubernetes.core.k8s_info: {kind: Secret, name: a, namespace: default, impersonate_user: nobody}
   when: say_this == 'forbidden'
@@ -112,7 +134,13 @@ TASKS = """
 MESSAGES = {
     "invalid": ("Failed to create object: ", "ConfigMap", "Not_Valid", "(Invalid, 422)"),
     "missing": ("Nope of nope.example.com/v1 is not served: is its CRD installed?",),
-    "forbidden": ('secrets "a" is forbidden: ', "(Forbidden, 403)"),
+    "forbidden": (
+        'secrets "a" is forbidden: ',
+        "(Forbidden, 403); add the rule `get secrets`: `operator-runner rbac` derives it",
+    ),
+    "file": ("Could not find or access 'nope.yml'", "Searched in:", "/roles/echo/vars/nope.yml"),
+    "hidden": ("output hidden by no_log; to see it, set `no_log: false`",),
+    "wait": ("timed out waiting for Deployment web (Deployment web is not ready",),
     "command": ("", "non-zero return code 1: cat: /nonexistent: No such file or directory"),
     "chosen": ("", "non-zero return code 1: cat: /nonexistent: No such file or directory"),
     "undefined": ("'nothing' is undefined",),
@@ -121,6 +149,9 @@ REASONS = {
     "invalid": "Invalid",
     "missing": "NotServed",
     "forbidden": "Forbidden",
+    "file": "TaskFailed",
+    "hidden": "TaskFailed",
+    "wait": "Timeout",
     "command": "CommandFailed",
     "chosen": "NotToday",
     "undefined": "UndefinedVariable",
@@ -136,7 +167,9 @@ def test_a_failure_has_one_text_one_event_and_one_status(
     """
     (operator.project / "roles" / "echo" / "tasks" / "main.yml").write_text(TASKS)
     with (operator.project / "watches.yaml").open("a") as watches:
-        watches.write("\n  status: {conditions: [{type: Degraded, failed: true}]}\n")
+        watches.write(
+            "\n  kstatus: true\n  status: {conditions: [{type: Degraded, failed: true}]}\n"
+        )
     operator.start()
     kubectl.apply(
         *(ECHO | {"metadata": {"name": name}, "spec": {"sayThis": name}} for name in MESSAGES)

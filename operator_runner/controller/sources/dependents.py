@@ -208,15 +208,19 @@ class Dependents:
                 found[owner].append(ref)
         return found
 
-    def readiness(self, owner: ObjectRef) -> DependentsReadiness:
-        """Return the readiness of the objects of a resource, for watches that show it."""
+    def readiness(self, owner: ObjectRef, named: str = "") -> DependentsReadiness:
+        """Return the readiness of the objects of a resource, for watches that show it.
+
+        `named` is the kind and name of the object to report first.
+        """
         found = self._waited_for.get(owner)
         if found is None:
             return DependentsReadiness()
         for ref, health in found.items():
             if health.behind and (entry := self._objects.get(ref)) is not None:
                 entry.read_behind = True
-        return readiness_of({ref: self._with_pods(ref, health) for ref, health in found.items()})
+        causes = {ref: self._with_pods(ref, health) for ref, health in found.items()}
+        return readiness_of(causes, named)
 
     def catching_up(self, owner: ObjectRef) -> Awaitable[None] | None:
         """Return a wait until no status of the objects is older than its spec, a second at most.

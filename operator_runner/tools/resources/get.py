@@ -255,7 +255,9 @@ class _Table:
                 summary.problem or summary.why_at(now),
             )
         else:
-            row = (*row, shortened(summary.why_at(now), _WHY_CHARACTERS))
+            why = summary.why_at(now)
+            # Programs, and people who read a file, get the whole text.
+            row = (*row, shortened(why, _WHY_CHARACTERS) if sys.stdout.isatty() else why)
         return (ref.namespace or "-", *row) if self._all_namespaces else row
 
     def _name(self, ref: ObjectRef) -> str:

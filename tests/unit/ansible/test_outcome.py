@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from operator_runner.ansible.outcome import OutcomeBuilder, reason_from_output
-from operator_runner.core.model import RunEvent, Stats, TaskFailure
+from operator_runner.core.model import Json, RunEvent, Stats, TaskFailure
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -159,11 +160,14 @@ def test_the_items_of_a_loop_speak_for_their_task() -> None:
 
 def test_a_censored_result_is_not_reported() -> None:
     """A failing no_log task reports only that its output is hidden."""
+    text = "the output has been hidden due to the fact that 'no_log: true' was specified for this"
     events = (
-        task("a", "runner_on_failed", res={"censored": "hidden by no_log"}),
+        task("a", "runner_on_failed", res={"censored": f"{text} result"}),
         recap(failures=1),
     )
-    assert collect(*events).build(NOW, 2, "").failures[0].message == "hidden by no_log"
+    assert collect(*events).build(NOW, 2, "").failures[0].message == (
+        "output hidden by no_log; to see it, set `no_log: false` while no secret is in use"
+    )
 
 
 def test_a_host_out_of_reach_is_a_failure() -> None:
@@ -328,6 +332,50 @@ def test_a_command_has_its_return_code_and_its_last_line() -> None:
         assert (
             failure.message.removeprefix("It exited with a ") == f"non-zero return code{expected}"
         )
+
+
+FORBIDDEN = (
+    'deployments.apps "a" is forbidden: User "u" cannot patch resource "deployments" in API group'
+    ' "apps" in the namespace "b"'
+)
+
+
+CURE = "add the rule `patch deployments.apps`: `operator-runner rbac` derives it"
+
+
+@pytest.mark.parametrize(
+    ("result", "message", "reason"),
+    [
+        (
+            {"msg": '"Deployment" "web": Timed out waiting on resource'},
+            "timed out waiting for Deployment web",
+            "Timeout",
+        ),
+        (
+            {
+                "msg": "Task failed: Action failed: Unknown error.",
+                "message": "Could not find or access 'a.yml'\nSearched in:\n\t/p/vars/a.yml",
+            },
+            "Could not find or access 'a.yml'\nSearched in:\n\t/p/vars/a.yml",
+            "TaskFailed",
+        ),
+        (
+            {"msg": "Task failed: Unexpected AnsibleActionFail error: Could not find 'a.txt'"},
+            "Could not find 'a.txt'",
+            "TaskFailed",
+        ),
+        (
+            {"msg": json.dumps({"kind": "Status", "message": FORBIDDEN, "reason": "Forbidden"})},
+            f"{FORBIDDEN} (Forbidden); {CURE}",
+            "TaskFailed",
+        ),
+    ],
+)
+def test_a_message_has_cause_and_cure(result: Json, message: str, reason: str) -> None:
+    """Without words of Ansible about its own steps."""
+    events = (task("a", "runner_on_failed", res=result), recap(failures=1))
+    (failure,) = collect(*events).build(NOW, 2, "").failures
+    assert (failure.message, failure.reason) == (message, reason)
 
 
 def test_each_item_of_a_loop_is_readable() -> None:

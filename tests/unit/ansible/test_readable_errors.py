@@ -44,11 +44,16 @@ def response(body: str, audit: str = "a1") -> str:
 def test_an_answer_of_the_api_is_its_message_with_reason_and_code(
     body: str, form: str, prefix: str
 ) -> None:
-    """JSON and the text of bytes, with and without headers and traceback; of any time."""
-    message = "x" if "forbidden:" not in body else FORBIDDEN
+    """JSON and the text of bytes, with and without headers and traceback; of any time.
+
+    A rule that is missing is named, with the command.
+    """
+    is_rule = "forbidden:" in body
+    message = FORBIDDEN if is_rule else "x"
+    cure = "; add the rule `get configmaps`: `operator-runner rbac` derives it" if is_rule else ""
     for audit in ("a1", "b2"):
         text = form.format(body, response(body, audit))
-        assert readable(text) == f"{prefix}{message} (Forbidden, 403)"
+        assert readable(text) == f"{prefix}{message} (Forbidden, 403){cure}"
 
 
 def test_the_object_of_an_answer_is_named() -> None:

@@ -8,21 +8,26 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core.model import GVK
+from operator_runner.core.model import GVK, EventSpec
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.kube.events import cut
+from operator_runner.kube.events import note_of
 from operator_runner.kube.session import split_lines
 
 
-@given(st.text(), st.integers(min_value=3, max_value=40))
-def test_a_cut_note_fits_and_begins_as_before(text: str, limit: int) -> None:
-    """The result is never too long, and whole if it can be."""
-    result = cut(text, limit)
+@given(st.text(max_size=40), st.text(), st.integers(0, 300))
+def test_the_note_of_an_event_fits_and_keeps_its_cure_and_its_cause(
+    text: str, cause: str, times: int
+) -> None:
+    """It is whole if it can be; a longer one is cut in its middle."""
+    spec = EventSpec("Failed", f"no: {text * times}; do this", cause=f"spec{cause * times}")
+    note, whole = note_of(spec), f"{spec.note} (why: {spec.cause})".encode(errors="replace")
 
-    assert len(result.encode()) <= limit
-    assert text.startswith(result.removesuffix("...")) or "?" in result
-    if len(text.encode(errors="replace")) <= limit:
-        assert result == text.encode(errors="replace").decode()
+    assert len(note.encode()) <= 1024
+    assert note.startswith("no: ")
+    assert "; do this (why: spec" in note
+    assert note.endswith(")")
+    if len(whole) <= 1024 and len(spec.cause.encode(errors="replace")) <= 500:
+        assert note == whole.decode()
 
 
 @given(st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line)), st.data())

@@ -36,6 +36,7 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.settings import AnsibleSettings
+from operator_runner.kube.object_readiness import Health, Readiness, readiness_of
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
@@ -47,6 +48,7 @@ FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
 MAIN, CLEANUP = RunContent(role=Path("/roles/foo")), RunContent(role=Path("/roles/cleanup"))
 PLAIN = Watch(FOO, MAIN)
+PULL = Health(Readiness.NOT_READY, None, "ImagePullFailed", "cannot pull image x")
 HELD = Watch(FOO, MAIN, finalizer=Finalizer("example.com/f", CLEANUP, {"state": "absent"}))
 PLAIN_SETTINGS = AnsibleSettings()
 START = [Cause(Trigger.START)]
@@ -154,6 +156,20 @@ async def test_a_kind_that_is_not_served_is_reported_with_the_nearest_one() -> N
     await case.reconciler.reconcile(REF, SPEC)
     found = (await case.conditions())["Failure"]["message"]
     assert found.startswith(f"{message} (did you mean Deployment?)")
+
+
+@pytest.mark.parametrize(("waited", "cause"), [("web", "cannot pull image x"), ("other", "")])
+async def test_a_wait_that_timed_out_has_the_cause_of_the_object(waited: str, cause: str) -> None:
+    """That of the object that the task waited for, not of another one that is not ready."""
+    outcome = failure("Wait", f"timed out waiting for Deployment {waited}")
+    case = Case(PLAIN, FakeCluster(resource()), outcome)
+    names = ("a", "web")
+    found = {ObjectRef(GVK("apps", "v1", "Deployment"), "ns", name): PULL for name in names}
+    case.depend(readiness=lambda _, named="": readiness_of(found, named))
+    await case.reconciler.reconcile(REF, SPEC)
+    message = (await case.conditions())["Failure"]["message"]
+    detail = f" (Deployment {waited} is not ready: {cause})" if cause else ""
+    assert message.startswith(f"timed out waiting for Deployment {waited}{detail} (task 'Wait'")
 
 
 @pytest.mark.parametrize("outcome", [success(), failure("copy", "no")])
