@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from operator_runner.ansible.rerun_command import Rerun
 from operator_runner.core.model import Json, ObjectRef
@@ -63,6 +63,7 @@ def with_short_paths(message: str) -> str:
 
 
 _INDENT = " " * 4
+_T = TypeVar("_T")
 _WORDS = {
     "Successful": "succeeded",
     "Failed": "failed",
@@ -224,16 +225,28 @@ def line_of(event: Json) -> RunLine:
 
 def folded(lines: Iterable[RunLine]) -> list[RunLine]:
     """Return lines, newest first, with failures that repeat without another run in one line."""
-    found: list[RunLine] = []
+    ordered = sorted(lines, key=lambda line: line.ended, reverse=True)
+    counted = with_repetitions(ordered, lambda line: (line.place, line.outcome, line.note))
+    return [replace(line, count=line.count + times - 1) for line, times in counted]
+
+
+def with_repetitions(
+    runs: Iterable[_T], key: Callable[[_T], tuple[str, str, str]]
+) -> list[tuple[_T, int]]:
+    """Return runs, newest first, with the number of failures that each is the last of.
+
+    `key` returns resource, outcome and message. Failures with another run in between are several.
+    """
+    found: list[tuple[_T, int]] = []
     last: dict[str, int] = {}
-    for line in sorted(lines, key=lambda line: line.ended, reverse=True):
-        at = last.get(line.place, -1)
-        same = (found[at].outcome, found[at].note) if at >= 0 else None
-        if line.outcome == _WORDS["Failed"] and (line.outcome, line.note) == same:
-            found[at] = replace(found[at], count=found[at].count + 1)
+    for run in runs:
+        place, outcome, _ = key(run)
+        at = last.get(place, -1)
+        if outcome == _WORDS["Failed"] and at >= 0 and key(found[at][0]) == key(run):
+            found[at] = (found[at][0], found[at][1] + 1)
             continue
-        last[line.place] = len(found)
-        found.append(line)
+        last[place] = len(found)
+        found.append((run, 1))
     return found
 
 

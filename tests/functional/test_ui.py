@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -59,6 +60,14 @@ window.contrasts = () => {
     });
 };
 """
+
+
+BROKEN_WORDS = """Array.from(document.querySelectorAll('.timeline :is(td, th):nth-child(2)'))
+  .filter((cell) => /^[a-z]+$/i.test(cell.innerText))
+  .filter((cell) => { const range = document.createRange(); range.selectNodeContents(cell);
+    return new Set(Array.from(range.getClientRects(), (box) => box.y)).size > 1; })
+  .map((cell) => cell.innerText)"""
+"""The words in results of tasks that are broken at the end of a line."""
 
 
 @dataclass
@@ -343,10 +352,33 @@ def test_text_has_contrast_and_a_narrow_window_needs_no_scrolling(ui: Ui, *, dar
         assert len(ratios) > 5
         assert [each for each in ratios if each[1] < 4.5] == []
         ui.page.emulate(dark=dark, width=320, height=640)
-        assert ui.page.evaluate("document.documentElement.scrollWidth") <= 320
+        for selector in ("html", "section:not([hidden]) .scroll"):
+            found = f"document.querySelector('{selector}')?.scrollWidth ?? 0"
+            assert ui.page.evaluate(found) <= 320, selector
         ui.page.emulate(dark=dark)
     background = "getComputedStyle(document.body).backgroundColor"
     assert ui.page.evaluate(background) == ("rgb(17, 21, 27)" if dark else "rgb(255, 255, 255)")
+
+
+def test_equal_failures_are_one_row_and_reports_break_no_words(ui: Ui, tmp_path: Path) -> None:
+    """The number of failures is in the row; results of tasks are whole words at each width."""
+    ui.kubectl.apply(echo("again", refuse="no"))
+    ui.open("runs")
+    row = "Array.from(document.querySelectorAll('#runs tbody tr'), row => row.innerText)"
+    rows = eventually(
+        lambda: [each for each in ui.page.evaluate(row) if "echo/again" in each],
+        lambda found: found and "(x" in found[-1],
+    )
+    assert len(rows) <= 2, "at most one that runs, and the failures"
+    report = tmp_path / "report.html"
+    command = [str(OPERATOR_RUNNER), "runs", "show", "echo/again", f"--html={report}"]
+    cluster = cast("list[str]", ui.process.args)[-3:]
+    subprocess.run([*command, *cluster], check=True, timeout=120)
+    ui.page.open(report.as_uri())
+    for width in (400, 800, 1280):
+        ui.page.emulate(width=width)
+        assert ui.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert ui.page.evaluate(BROKEN_WORDS) == []
 
 
 def test_assistive_technology_gets_names_landmarks_and_tables(ui: Ui) -> None:

@@ -145,7 +145,7 @@ class RunsOfTree:
                 ended is None or last.at <= datetime.fromisoformat(ended)
             ):
                 return f"operator-runner, run {run['id']}"
-        return last.manager
+        return last.manager if last.manager == _PYTHON_CLIENT else "operator-runner, earlier run"
 
     def has(self, ref: ObjectRef, plural: str) -> bool:
         """Return whether the last run wrote an object or read it by name, or that is unknown."""

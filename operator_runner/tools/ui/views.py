@@ -19,8 +19,8 @@ from operator_runner.tools.resources.summary import (
     summarize,
     with_queues,
 )
-from operator_runner.tools.run_lines import RunLine, line_of
-from operator_runner.tools.runs.display import time_of
+from operator_runner.tools.run_lines import RunLine, line_of, with_repetitions
+from operator_runner.tools.runs.display import message_of, time_of
 from operator_runner.tools.runs.html_report import timeline
 from operator_runner.tools.runs.listing import newest, without_repetitions
 
@@ -93,7 +93,12 @@ def all_runs(observed: ObservedCluster) -> list[Json]:
 
 
 def run_rows(found: Sequence[Json], now: datetime) -> list[Json]:
-    """Return rows of runs with their bars on one axis, from the first start to the last end."""
+    """Return rows of runs with their bars on one axis, from the first start to the last end.
+
+    Equal failures of a resource in a row are one, with their number in `count`.
+    """
+    counted = with_repetitions(found, _repeated)
+    found = [run | {"count": count} for run, count in counted]
     starts = [time for each in found if (time := time_of(each.get("started"))) is not None]
     ends = [_end(each, now) for each in found]
     if not starts:
@@ -178,10 +183,15 @@ def _resource(key: str, summary: Summary, now: datetime) -> Json:
     return {name: value for name, value in fields.items() if value not in (None, "", False)}
 
 
+def _repeated(run: Json) -> tuple[str, str, str]:
+    return key_of(run["resource"]), str(run.get("outcome")), message_of(run)
+
+
 def _run(run: Json, bar: Json) -> Json:
-    names = ("id", "outcome", "started", "finished", "seconds", "message", "changed", "operator")
+    names = ("id", "outcome", "started", "finished", "seconds", "changed", "operator", "count")
     found = {name: run[name] for name in names if name in run}
-    return {**_about(run), **found, "cause": causes_text(run), "bar": bar}
+    message = {"message": message_of(run)} if "message" in run else {}
+    return {**_about(run), **found, **message, "cause": causes_text(run), "bar": bar}
 
 
 def _queued(entry: Json) -> Json:

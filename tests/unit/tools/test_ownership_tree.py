@@ -91,6 +91,7 @@ def test_an_object_was_last_written_by_a_run_of_the_resource() -> None:
     assert shown("OpenAPI-Generator", 5) == "operator-runner, run 4f0c"
     assert shown("foo.example.com", 9) == "operator-runner, run 4f0c"
     assert shown("OpenAPI-Generator", 10) == "OpenAPI-Generator"
+    assert shown("foo.example.com", 10) == "operator-runner, earlier run"
     assert shown("kubectl-edit", 6) == "kubectl-edit"
 
 

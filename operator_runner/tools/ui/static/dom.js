@@ -128,6 +128,7 @@ export function showRows(table, items, key, cells) {
     contents.forEach((each, index) => {
       const cell = row.cells[index];
       if (each?.style && each.content !== undefined) cell.className = each.style;
+      cell.dataset.label = table.tHead?.rows[0].cells[index]?.textContent ?? "";
       fillCell(cell, each?.content !== undefined ? each.content : each);
     });
     // A row that is moved would lose the focus, so the others are moved around it.

@@ -11,12 +11,15 @@ const TONES = {
 
 export const whyHref = (key) => `#/why/${encodeURIComponent(key)}`;
 export const runHref = (id) => `#/runs/${encodeURIComponent(id)}`;
-export const outcome = (text) => state(capitalized(text ?? "-"), TONES[capitalized(text ?? "")] ?? "");
+export const outcome = (text, count = 1) => state(
+  `${capitalized(text ?? "-")}${count > 1 ? ` (x${count})` : ""}`, TONES[capitalized(text ?? "")] ?? "");
 const name = (item) => head(link(item.label, whyHref(item.key)));
 const runLink = (id) => (id ? link(id.slice(0, 8), runHref(id), "mono") : "-");
 const wide = (content) => styled(content || "-", "wide");
 const tight = (content) => styled(content || "-", "nowrap");
 const namespace = (item) => styled(item.namespace ?? "-", "namespace");
+// Equal failures in a row are one item.
+const runsOf = (items) => items.reduce((sum, item) => sum + (item.count ?? 1), 0);
 const isFailing = (item) => item.failingSince !== undefined;
 
 function nextRun(item) {
@@ -74,9 +77,9 @@ export function showSchedules(items) {
 }
 
 export function showRuns(items) {
-  setText(byId("caption-runs"), items.length ? `${plural(items.length, "run")}, newest first` : "No runs yet");
+  setText(byId("caption-runs"), items.length ? `${plural(runsOf(items), "run")}, newest first` : "No runs yet");
   showRows(byId("runs"), items, (item) => item.id, (item) => [
-    head(runLink(item.id)), link(item.label, whyHref(item.key)), namespace(item), outcome(item.outcome),
+    head(runLink(item.id)), link(item.label, whyHref(item.key)), namespace(item), outcome(item.outcome, item.count),
     tight(age(item.started)), tight(duration(item.seconds)), timelineCell({ ...item.bar, isQuiet: true }), wide(item.cause),
   ]);
 }
@@ -98,9 +101,9 @@ export function showWhy(found) {
   const none = (text) => (found.key ? text : "");
   byId("why-parts").hidden = !found.key;
   setText(byId("why-next"), next(found));
-  setText(byId("caption-why-runs"), found.runs.length ? `${plural(found.runs.length, "run")}, newest first` : none("No runs are kept"));
+  setText(byId("caption-why-runs"), found.runs.length ? `${plural(runsOf(found.runs), "run")}, newest first` : none("No runs are kept"));
   showRows(byId("why-runs"), found.runs, (item) => item.id, (item) => [
-    head(runLink(item.id)), outcome(item.outcome), tight(age(item.started)), tight(duration(item.seconds)),
+    head(runLink(item.id)), outcome(item.outcome, item.count), tight(age(item.started)), tight(duration(item.seconds)),
     timelineCell({ ...item.bar, isQuiet: true }), wide(item.cause), wide(item.message),
   ]);
   setText(byId("caption-why-events"), found.events.length ? plural(found.events.length, "Event") : none("No other Events"));

@@ -10,11 +10,13 @@ import pytest
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind
+from operator_runner.tools.runs.listing import newest
 from operator_runner.tools.ui.views import (
     ObservedCluster,
     key_of,
     parse_key,
     resource_view,
+    run_rows,
     views,
 )
 
@@ -127,6 +129,26 @@ def test_runs_share_one_axis() -> None:
     rows = views(observed(operators=["here"], runs=[last, run("1", 0)]), None, NOW)["runs"]["items"]
     places = [(each["id"], each["bar"]["left"], each["bar"]["width"]) for each in rows]
     assert places == [("2", pytest.approx(66.67), pytest.approx(33.33)), ("1", 0.0, 16.67)]
+
+
+def test_equal_failures_in_a_row_are_one() -> None:
+    """With the task in the message, as `why` has it; another failure or resource is another row."""
+    failed = {"outcome": "failed", "message": "no", "failedTask": {"name": "Write"}}
+    other = {"resource": resource() | {"name": "shop"}}
+    runs = [
+        run("1", 0, **failed),
+        run("2", 6, **failed),
+        run("3", 12, **failed | other),
+        run("4", 18, **failed),
+        run("5", 24, **failed | {"message": "never"}),
+        run("6", 30),
+        run("7", 36),
+    ]
+    rows = run_rows(newest(runs), NOW)
+    assert [(each["id"], each["count"]) for each in rows] == [
+        *(("7", 1), ("6", 1), ("5", 1), ("4", 3), ("3", 1)),
+    ]
+    assert rows[3]["message"] == "no (task 'Write')"
 
 
 def test_loops_are_those_that_events_report() -> None:
