@@ -9,6 +9,7 @@ its series is deleted with the object.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, Summary
@@ -19,31 +20,39 @@ from operator_runner.core.settings import ServerStart
 from operator_runner.telemetry.output_thread import dropped_records
 
 
+class FamilyMaker:
+    """Makes the families of one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Each method takes name, help and label names."""
+        self.counter = partial(Counter, registry=registry)
+        self.gauge = partial(Gauge, registry=registry)
+        self.histogram = partial(Histogram, registry=registry)
+        self.summary = partial(Summary, registry=registry)
+
+
 class ShardMetrics:
     """The slots of this replica; without shards there are no series."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, make: FamilyMaker) -> None:
         """Prepare; the families are made by `enable`."""
-        self._registry = registry
+        self._make = make
 
     def enable(self) -> None:
         """Make the families, with series of value 0."""
-        self._slots = Gauge(
+        self._slots = self._make.gauge(
             "operator_runner_shard_slots",
             "Slots of this replica: active ones, and ones that it drains before they move",
             ("state",),
-            registry=self._registry,
         )
-        self._epoch = Gauge(
+        self._epoch = self._make.gauge(
             "operator_runner_shard_epoch",
             "Epoch of the assignment of slots that this replica follows",
-            registry=self._registry,
         )
-        self._moved = Counter(
+        self._moved = self._make.counter(
             "operator_runner_shard_moves_total",
             "Slots that this replica has gained and released",
             ("direction",),
-            registry=self._registry,
         )
         self.count(0, 0, 0)
         for direction in ("gained", "released"):
@@ -70,18 +79,16 @@ _REVIEW_RESULTS = ("success", "failure")
 class ConversionMetrics:
     """The families of the webhook; their series exist from the start."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, make: FamilyMaker) -> None:
         """Make the families."""
-        self._reviews = Counter(
+        self._reviews = make.counter(
             "operator_runner_conversion_reviews_total",
             "Requests of the API server to the conversion webhook, by result",
             ("result",),
-            registry=registry,
         )
-        self._objects = Counter(
+        self._objects = make.counter(
             "operator_runner_converted_objects_total",
             "Objects that the conversion webhook has given to the API server",
-            registry=registry,
         )
         for result in _REVIEW_RESULTS:
             self._reviews.labels(result)
@@ -118,13 +125,12 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 class ApiRequests:
     """The family `rest_client_requests_total`."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, make: FamilyMaker) -> None:
         """Make the family; its series come with the first request of each kind."""
-        self._total = Counter(
+        self._total = make.counter(
             "rest_client_requests_total",
             "Number of HTTP requests, partitioned by status code, method, and host.",
             ("code", "method", "host"),
-            registry=registry,
         )
 
     def count(self, status: int | None, method: str, host: str) -> None:
@@ -148,266 +154,224 @@ _QUEUE_LABELS = ("name", "controller")
 """controller-runtime gives both the same value."""
 
 _OBJECT = ("group", "version", "kind")
+_RUN = (*_OBJECT, "trigger", "outcome")
 
 
 class AnsibleFamilies:
     """The families that ansible-operator exports itself."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.build_info = Gauge(
+    def __init__(self, make: FamilyMaker) -> None:
+        self.build_info = make.gauge(
             "ansible_operator_build_info",
             "Build information of the operator; always 1",
             ("commit", "version"),
-            registry=registry,
         )
-        self.reconcile_result = Gauge(
+        self.reconcile_result = make.gauge(
             "ansible_operator_reconcile_result",
             "1 for the result of the last run of this kind, 0 for the other one",
             ("GVK", "result"),
-            registry=registry,
         )
-        self.reconciles = Histogram(
+        self.reconciles = make.histogram(
             "ansible_operator_reconciles",
             "Seconds from the start to the end of a run",
             ("GVK",),
             buckets=_PLAY,
-            registry=registry,
         )
-        self.created_at = Gauge(
+        self.created_at = make.gauge(
             "resource_created_at_seconds",
             "Time of creation of a watched resource, in seconds since the epoch",
             ("name", "namespace", *_OBJECT),
-            registry=registry,
         )
 
 
 class ControllerFamilies:
     """The families that controller-runtime exports for each controller; here one a watched kind."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.total = Counter(
+    def __init__(self, make: FamilyMaker) -> None:
+        self.total = make.counter(
             "controller_runtime_reconcile_total",
             "Total number of reconciliations per controller",
             ("controller", "result"),
-            registry=registry,
         )
-        self.all = Counter(
-            "reconciles_total", "Number of total reconciliation attempts", registry=registry
-        )
-        self.errors = Counter(
+        self.all = make.counter("reconciles_total", "Number of total reconciliation attempts")
+        self.errors = make.counter(
             "controller_runtime_reconcile_errors_total",
             "Total number of reconciliation errors per controller",
             ("controller",),
-            registry=registry,
         )
-        self.time = Histogram(
+        self.time = make.histogram(
             "controller_runtime_reconcile_time_seconds",
             "Length of time per reconciliation per controller",
             ("controller",),
             buckets=_RECONCILE,
-            registry=registry,
         )
-        self.active = Gauge(
+        self.active = make.gauge(
             "controller_runtime_active_workers",
             "Number of running reconciliations per controller",
             ("controller",),
-            registry=registry,
         )
-        self.max_concurrent = Gauge(
+        self.max_concurrent = make.gauge(
             "controller_runtime_max_concurrent_reconciles",
             "Maximum number of concurrent reconciliations per controller",
             ("controller",),
-            registry=registry,
         )
-        self.leading = Gauge(
+        self.leading = make.gauge(
             "leader_election_master_status",
             "1 if this process is the leader of the lease, 0 if it is not",
             ("name",),
-            registry=registry,
         )
 
 
 class QueueFamilies:
     """The families that client-go exports for each workqueue; here one a watched kind."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.depth = Gauge(
+    def __init__(self, make: FamilyMaker) -> None:
+        self.depth = make.gauge(
             "workqueue_depth",
             "Number of keys that wait for a worker",
             # controller-runtime leaves `priority` empty for a queue that is not sorted by numbers.
             (*_QUEUE_LABELS, "priority"),
-            registry=registry,
         )
-        self.adds = Counter(
-            "workqueue_adds_total",
-            "Total number of adds handled by the workqueue",
-            _QUEUE_LABELS,
-            registry=registry,
+        self.adds = make.counter(
+            "workqueue_adds_total", "Total number of adds handled by the workqueue", _QUEUE_LABELS
         )
-        self.waited = Histogram(
+        self.waited = make.histogram(
             "workqueue_queue_duration_seconds",
             "Seconds that a key was due in the workqueue before a worker took it",
             _QUEUE_LABELS,
             buckets=_QUEUE,
-            registry=registry,
         )
-        self.worked = Histogram(
+        self.worked = make.histogram(
             "workqueue_work_duration_seconds",
             "Seconds that a worker held a key",
             _QUEUE_LABELS,
             buckets=_QUEUE,
-            registry=registry,
         )
-        self.retries = Counter(
+        self.retries = make.counter(
             "workqueue_retries_total",
             "Total number of retries handled by the workqueue",
             _QUEUE_LABELS,
-            registry=registry,
         )
-        self.unfinished = Gauge(
+        self.unfinished = make.gauge(
             "workqueue_unfinished_work_seconds",
             "Sum of the ages of all running reconciliations; a steady rise shows a stuck one",
             _QUEUE_LABELS,
-            registry=registry,
         )
-        self.longest = Gauge(
+        self.longest = make.gauge(
             "workqueue_longest_running_processor_seconds",
             "Age of the oldest running reconciliation",
             _QUEUE_LABELS,
-            registry=registry,
         )
 
 
 class RunFamilies:
     """Runs of roles and playbooks, by the kind of the resource."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.total = Counter(
+    def __init__(self, make: FamilyMaker) -> None:
+        self.total = make.counter(
             "operator_runner_runs_total",
             "Runs of a role or playbook by the first cause and the outcome",
-            (*_OBJECT, "trigger", "outcome"),
-            registry=registry,
+            _RUN,
         )
-        self.causes = Counter(
+        self.causes = make.counter(
             "operator_runner_run_causes_total",
             "Kinds of causes that were coalesced into runs; a run counts once for each of its own",
-            (*_OBJECT, "trigger", "outcome"),
-            registry=registry,
+            _RUN,
         )
-        self.duration = Histogram(
+        self.duration = make.histogram(
             "operator_runner_run_duration_seconds",
             "Seconds from the start to the end of a run, by the first cause and the outcome",
-            (*_OBJECT, "trigger", "outcome"),
+            _RUN,
             buckets=_PLAY,
-            registry=registry,
         )
-        self.queue_duration = Histogram(
+        self.queue_duration = make.histogram(
             "operator_runner_queue_duration_seconds",
             "Seconds from when a run was due to its start, by the first cause and the outcome",
-            (*_OBJECT, "trigger", "outcome"),
+            _RUN,
             buckets=_PLAY,
-            registry=registry,
         )
-        self.task_duration = Summary(
+        self.task_duration = make.summary(
             "operator_runner_task_duration_seconds",
             "Seconds that tasks took, by name and action; names beyond a hundred count as `other`",
             (*_OBJECT, "task", "action"),
-            registry=registry,
         )
-        self.timeouts = Counter(
-            "operator_runner_run_timeouts_total",
-            "Runs that were ended at their deadline",
-            _OBJECT,
-            registry=registry,
+        self.timeouts = make.counter(
+            "operator_runner_run_timeouts_total", "Runs that were ended at their deadline", _OBJECT
         )
-        self.throttled = Counter(
+        self.throttled = make.counter(
             "operator_runner_reconcile_loops_throttled_total",
             "Runs that were delayed because their resource keeps triggering itself",
             _OBJECT,
-            registry=registry,
         )
-        self.missed = Counter(
+        self.missed = make.counter(
             "operator_runner_missed_schedules_total",
             "Ticks of schedules that did not run because they were older than their deadline",
             _OBJECT,
-            registry=registry,
         )
-        self.pruned = Counter(
+        self.pruned = make.counter(
             "operator_runner_pruned_objects_total",
             "Objects that were deleted because the runs of their resource no longer write them",
             _OBJECT,
-            registry=registry,
         )
 
 
 class ResourceFamilies:
     """Numbers of resources in a state, by kind."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.failing = Gauge(
-            "operator_runner_failing_resources",
-            "Resources whose last reconcile failed",
-            _OBJECT,
-            registry=registry,
+    def __init__(self, make: FamilyMaker) -> None:
+        self.failing = make.gauge(
+            "operator_runner_failing_resources", "Resources whose last reconcile failed", _OBJECT
         )
-        self.not_idempotent = Gauge(
+        self.not_idempotent = make.gauge(
             "operator_runner_not_idempotent_resources",
             "Resources whose role changes the same field in every run, though nothing asked for it",
             _OBJECT,
-            registry=registry,
         )
-        self.suspended = Gauge(
+        self.suspended = make.gauge(
             "operator_runner_suspended_resources",
             "Resources that an annotation suspends, so that nothing runs for them",
             _OBJECT,
-            registry=registry,
         )
-        self.drifted = Gauge(
+        self.drifted = make.gauge(
             "operator_runner_drifted_resources",
             "Resources with `drift: warn` whose objects differ from what they ask for",
             _OBJECT,
-            registry=registry,
         )
-        self.oldest_failure_age = Gauge(
+        self.oldest_failure_age = make.gauge(
             "operator_runner_oldest_failure_age_seconds",
             "Seconds since the first of the failing resources began to fail; 0 if none fails",
             _OBJECT,
-            registry=registry,
         )
 
 
 class EventFamilies:
     """Events of objects other than the resource, and failures of expressions."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.trigger_events = Counter(
+    def __init__(self, make: FamilyMaker) -> None:
+        self.trigger_events = make.counter(
             "operator_runner_trigger_events_total",
             "Events of trigger objects that concerned resources, by the kind of the object",
             (*_OBJECT, "object_kind"),
-            registry=registry,
         )
-        self.expression_failures = Counter(
+        self.expression_failures = make.counter(
             "operator_runner_expression_failures_total",
             "Objects for which an expression of watches.yaml failed, by the key of the expression",
             (*_OBJECT, "key"),
-            registry=registry,
         )
 
 
 class MachineFamilies:
     """Cores and memory that runs share, measured at each scrape."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.free_memory = Gauge(
+    def __init__(self, make: FamilyMaker) -> None:
+        self.free_memory = make.gauge(
             "operator_runner_free_memory_bytes",
             "Memory that is left for further runs, by the limit of the container or the machine",
-            registry=registry,
         )
-        self.fork_servers = Counter(
+        self.fork_servers = make.counter(
             "operator_runner_fork_server_starts_total",
             "Starts of the process that warm runs are forked from, by reason",
             ("reason",),
-            registry=registry,
         )
         for reason in get_args(ServerStart):
             self.fork_servers.labels(reason)  # Prometheus sees no increase from no series

@@ -18,6 +18,7 @@ from operator_runner.telemetry.metric_definitions import (
     ConversionMetrics,
     DroppedRecords,
     EventFamilies,
+    FamilyMaker,
     MachineFamilies,
     QueueFamilies,
     ResourceFamilies,
@@ -77,16 +78,17 @@ class Metrics:
     ) -> None:
         self._clock = clock
         self._registry = CollectorRegistry()
-        self._ansible = AnsibleFamilies(self._registry)
-        self._controller = ControllerFamilies(self._registry)
-        self._queue = QueueFamilies(self._registry)
-        self._runs = RunFamilies(self._registry)
-        self._resources = ResourceFamilies(self._registry)
-        self._events = EventFamilies(self._registry)
-        self.machine = MachineFamilies(self._registry)
-        self.api_requests = ApiRequests(self._registry)
-        self.conversions = ConversionMetrics(self._registry)
-        self.shards = ShardMetrics(self._registry)
+        make = FamilyMaker(self._registry)
+        self._ansible = AnsibleFamilies(make)
+        self._controller = ControllerFamilies(make)
+        self._queue = QueueFamilies(make)
+        self._runs = RunFamilies(make)
+        self._resources = ResourceFamilies(make)
+        self._events = EventFamilies(make)
+        self.machine = MachineFamilies(make)
+        self.api_requests = ApiRequests(make)
+        self.conversions = ConversionMetrics(make)
+        self.shards = ShardMetrics(make)
         self._watched: dict[GVK, _Watched] = {}
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)

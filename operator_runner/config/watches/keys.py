@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from functools import partial
 
 from operator_runner.core.model import NOT_DESIRED, Drift, Ownership, Profile, Prune
 
@@ -54,11 +55,11 @@ class Shape(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: name as documented, shape of its value, and a line about it for an editor."""
+    """A key: name as documented, a line about it for an editor, and the shape of its value."""
 
     name: str
-    shape: Shape
     about: str
+    shape: Shape
     default: bool | int | str | None = None
     """Default of a flag, number or choice."""
     keys: tuple[Key, ...] = ()
@@ -69,173 +70,147 @@ class Key:
     """The words of a CHOICE."""
 
 
-_GROUP = Key("group", Shape.TEXT, "API group; empty is the core group.")
-_VERSION = Key("version", Shape.TEXT, "API version, such as v1alpha1.")
-_KIND = Key("kind", Shape.TEXT, "Kind in CamelCase.")
+_text = partial(Key, shape=Shape.TEXT)
+_flag = partial(Key, shape=Shape.FLAG, default=False)
+_number = partial(Key, shape=Shape.NUMBER)
+_duration = partial(Key, shape=Shape.DURATION)
+_anything = partial(Key, shape=Shape.ANYTHING)
+_objects = partial(Key, shape=Shape.OBJECTS)
+_labels = partial(Key, shape=Shape.LABELS)
+_texts = partial(Key, shape=Shape.TEXTS)
+_names = partial(Key, shape=Shape.NAMES)
+_map = partial(Key, shape=Shape.MAP)
+_maps = partial(Key, shape=Shape.MAPS)
+_expressions = partial(Key, shape=Shape.EXPRESSIONS)
+_expression_list = partial(Key, shape=Shape.EXPRESSION_LIST)
+_choice = partial(Key, shape=Shape.CHOICE)
+_flag_or_map = partial(Key, shape=Shape.FLAG_OR_MAP, default=False)
+
+_GROUP = _text("group", "API group; empty is the core group.")
+_VERSION = _text("version", "API version, such as v1alpha1.")
+_KIND = _text("kind", "Kind in CamelCase.")
 _GVK = (_GROUP, replace(_VERSION, required=True), replace(_KIND, required=True))
-_ROLE = Key("role", Shape.TEXT, "Role to run: a name, a path or namespace.collection.role.")
-_PLAYBOOK = Key("playbook", Shape.TEXT, "Playbook to run; it wins over a role.")
-_VARS = Key("vars", Shape.ANYTHING, "Extra vars; they win over the fields of the spec.")
+_ROLE = _text("role", "Role to run: a name, a path or namespace.collection.role.")
+_PLAYBOOK = _text("playbook", "Playbook to run; it wins over a role.")
+_VARS = _anything("vars", "Extra vars; they win over the fields of the spec.")
 
 _SELECTOR = (
-    Key("matchLabels", Shape.LABELS, "Labels that a resource must have."),
-    Key(
+    _labels("matchLabels", "Labels that a resource must have."),
+    _maps(
         "matchExpressions",
-        Shape.MAPS,
         "What must be true of the labels of a resource.",
         keys=(
-            Key("key", Shape.TEXT, "Key of a label.", required=True),
-            Key("operator", Shape.TEXT, "Comparison of the label with the values.", required=True),
-            Key("values", Shape.TEXTS, "Values for In and NotIn."),
+            _text("key", "Key of a label.", required=True),
+            _text("operator", "Comparison of the label with the values.", required=True),
+            _texts("values", "Values for In and NotIn."),
         ),
     ),
 )
 _FINALIZER = (
-    Key("name", Shape.TEXT, "Name of the finalizer, such as example.com/cleanup.", required=True),
+    _text("name", "Name of the finalizer, such as example.com/cleanup.", required=True),
     _ROLE,
     _PLAYBOOK,
-    Key("vars", Shape.ANYTHING, "Extra vars of the clean-up; they win over those of the watch."),
+    _anything("vars", "Extra vars of the clean-up; they win over those of the watch."),
 )
 _DESELECTION = (
-    Key(
+    _text(
         "name",
-        Shape.TEXT,
         "Name of the annotation of resources that have been run, such as example.com/reported.",
         required=True,
     ),
     _ROLE,
     _PLAYBOOK,
-    Key("vars", Shape.ANYTHING, "Extra vars of this run; they win over those of the watch."),
+    _anything("vars", "Extra vars of this run; they win over those of the watch."),
 )
 
 _REFERENCE = (
     *_GVK,
-    Key(
-        "name",
-        Shape.TEXT,
-        "JMESPath over the resource: the name of the object, or several.",
-    ),
-    Key("selector", Shape.TEXT, "JMESPath over the resource: the label selector of the objects."),
-    Key(
-        "namespace",
-        Shape.TEXT,
-        "JMESPath over the resource, if it is not the resource's own; '*': all.",
-    ),
+    _text("name", "JMESPath over the resource: the name of the object, or several."),
+    _text("selector", "JMESPath over the resource: the label selector of the objects."),
+    _text("namespace", "JMESPath over the resource, if it is not the resource's own; '*': all."),
 )
 
 _SCHEDULE = (
-    Key(
-        "cron",
-        Shape.TEXT,
-        "Cron schedule such as 0 4 * * *, or JMESPath over the resource.",
-        required=True,
-    ),
-    Key("timeZone", Shape.TEXT, "Zone such as Europe/Berlin, or JMESPath; UTC if absent."),
-    Key(
+    _text("cron", "Cron schedule such as 0 4 * * *, or JMESPath over the resource.", required=True),
+    _text("timeZone", "Zone such as Europe/Berlin, or JMESPath; UTC if absent."),
+    _text(
         "startingDeadline",
-        Shape.TEXT,
         "Age at which a tick is missed: a duration, or JMESPath for seconds or a duration.",
     ),
-    Key("suspend", Shape.TEXT, "true, or JMESPath over the resource: no ticks while it is true."),
+    _text("suspend", "true, or JMESPath over the resource: no ticks while it is true."),
 )
 
 _TRIGGER = (
     *_GVK,
-    Key("selector", Shape.MAP, "Labels of the objects.", keys=_SELECTOR),
-    Key("when", Shape.TEXT, "JMESPath over the object: only objects for which it is true."),
-    Key("name", Shape.TEXT, "JMESPath over the object: the name of the resource, or several."),
-    Key(
+    _map("selector", "Labels of the objects.", keys=_SELECTOR),
+    _text("when", "JMESPath over the object: only objects for which it is true."),
+    _text("name", "JMESPath over the object: the name of the resource, or several."),
+    _text(
         "namespace",
-        Shape.TEXT,
         "JMESPath over the object: namespaces of the resources, if not its own; '*': all.",
     ),
-    Key(
+    _text(
         "matching",
-        Shape.TEXT,
         "JMESPath over a resource: a label selector that the labels of the object match.",
     ),
 )
 
 _CONVERSION = (
-    Key(
+    _text(
         "version",
-        Shape.TEXT,
         "Another version of the kind; it converts into the version of the watch, the hub.",
         required=True,
     ),
-    Key(
-        "toHub",
-        Shape.EXPRESSIONS,
-        "Fields that only the hub has: JMESPath over an object of this version.",
-    ),
-    Key(
-        "fromHub",
-        Shape.EXPRESSIONS,
-        "Fields that only this version has: JMESPath over an object of the hub.",
+    _expressions("toHub", "Fields that only the hub has: JMESPath over an object of this version."),
+    _expressions(
+        "fromHub", "Fields that only this version has: JMESPath over an object of the hub."
     ),
 )
 
 _WAKE_ON = (
     *_GVK,
-    Key(
+    _expression_list(
         "fields",
-        Shape.EXPRESSION_LIST,
         "JMESPath over the object: a change of one of these values runs the role.",
         required=True,
     ),
 )
 
 _STATUS = (
-    Key(
-        "fields",
-        Shape.EXPRESSIONS,
-        "Top-level fields of the status: JMESPath over resource, dependents and others.",
+    _expressions(
+        "fields", "Top-level fields of the status: JMESPath over resource, dependents and others."
     ),
-    Key(
+    _maps(
         "conditions",
-        Shape.MAPS,
         "Conditions of the status: JMESPath over resource, dependents and others.",
         keys=(
-            Key("type", Shape.TEXT, "Type of the condition in CamelCase.", required=True),
-            Key(
-                "status",
-                Shape.TEXT,
-                "JMESPath: True, False, or Unknown for null.",
+            _text("type", "Type of the condition in CamelCase.", required=True),
+            _text("status", "JMESPath: True, False, or Unknown for null."),
+            _text(
+                "ready", "Instead of status: `dependents` for whether these are ready, and why not."
             ),
-            Key(
-                "ready",
-                Shape.TEXT,
-                "Instead of status: `dependents` for whether these are ready, and why not.",
+            _flag(
+                "failed", "Instead of status: true while the last run has failed, with its reason."
             ),
-            Key(
-                "failed",
-                Shape.FLAG,
-                "Instead of status: true while the last run has failed, with its reason.",
-                default=False,
-            ),
-            Key("reason", Shape.TEXT, "JMESPath: the reason in CamelCase."),
-            Key("message", Shape.TEXT, "JMESPath: the human-readable message."),
+            _text("reason", "JMESPath: the reason in CamelCase."),
+            _text("message", "JMESPath: the human-readable message."),
         ),
     ),
 )
 
 _JOB = (
-    Key("image", Shape.TEXT, "Ansible execution environment that runs the play.", required=True),
-    Key("namespace", Shape.TEXT, "Namespace of the Jobs; by default that of the operator."),
-    Key("serviceAccountName", Shape.TEXT, "ServiceAccount of the Pods; plays do not use it."),
-    Key("resources", Shape.ANYTHING, "Requests and limits of the container."),
-    Key("nodeSelector", Shape.LABELS, "Labels of nodes that can run the Pods."),
-    Key("tolerations", Shape.OBJECTS, "Tolerations of the Pods."),
-    Key("volumes", Shape.OBJECTS, "Volumes of the Pods."),
-    Key("volumeMounts", Shape.OBJECTS, "Mounts of volumes in the container."),
-    Key("ttl", Shape.DURATION, "How long finished Jobs are kept; 5m if absent."),
-    Key(
-        "template",
-        Shape.ANYTHING,
-        "Pod template, `metadata` and `spec`, that the rest is added to.",
-    ),
+    _text("image", "Ansible execution environment that runs the play.", required=True),
+    _text("namespace", "Namespace of the Jobs; by default that of the operator."),
+    _text("serviceAccountName", "ServiceAccount of the Pods; plays do not use it."),
+    _anything("resources", "Requests and limits of the container."),
+    _labels("nodeSelector", "Labels of nodes that can run the Pods."),
+    _objects("tolerations", "Tolerations of the Pods."),
+    _objects("volumes", "Volumes of the Pods."),
+    _objects("volumeMounts", "Mounts of volumes in the container."),
+    _duration("ttl", "How long finished Jobs are kept; 5m if absent."),
+    _anything("template", "Pod template, `metadata` and `spec`, that the rest is added to."),
 )
-_EXECUTION = (Key("job", Shape.MAP, "Each run is a Kubernetes Job.", keys=_JOB),)
+_EXECUTION = (_map("job", "Each run is a Kubernetes Job.", keys=_JOB),)
 
 ENTRY_KEYS = (
     *_GVK,
@@ -243,203 +218,129 @@ ENTRY_KEYS = (
     _PLAYBOOK,
     _VARS,
     # To keep the artifacts of all runs there is the annotation.
-    Key(
+    _number(
         "maxRunnerArtifacts",
-        Shape.NUMBER,
         "Runs of one resource whose artifacts are kept; 0 means the default.",
         default=20,
     ),
-    Key("reconcilePeriod", Shape.DURATION, "Also run this often; 0s: that of --reconcile-period."),
-    Key(
+    _duration("reconcilePeriod", "Also run this often; 0s: that of --reconcile-period."),
+    _flag(
         "manageStatus",
-        Shape.FLAG,
         "Write conditions to the status; off by default for built-in kinds.",
         default=True,
     ),
-    Key(
-        "watchDependentResources",
-        Shape.FLAG,
-        "Run when an object that the role created changes.",
-        default=True,
+    _flag(
+        "watchDependentResources", "Run when an object that the role created changes.", default=True
     ),
-    Key(
-        "watchClusterScopedResources",
-        Shape.FLAG,
-        "Watch cluster-scoped objects that the role created, too.",
-        default=False,
+    _flag(
+        "watchClusterScopedResources", "Watch cluster-scoped objects that the role created, too."
     ),
-    Key(
-        "snakeCaseParameters",
-        Shape.FLAG,
-        "Fields of the spec are extra vars in snake case.",
-        default=True,
-    ),
-    Key(
-        "gatherFacts",
-        Shape.FLAG,
-        "A role gathers facts of the host first.",
-        default=True,
-    ),
-    Key(
-        "watchAnnotationsChanges",
-        Shape.FLAG,
-        "Run when an annotation of the resource changes.",
-        default=False,
-    ),
-    Key(
-        "markUnsafe",
-        Shape.FLAG,
-        "Never evaluate text of the resource as a template.",
-        default=False,
-    ),
-    Key(
+    _flag("snakeCaseParameters", "Fields of the spec are extra vars in snake case.", default=True),
+    _flag("gatherFacts", "A role gathers facts of the host first.", default=True),
+    _flag("watchAnnotationsChanges", "Run when an annotation of the resource changes."),
+    _flag("markUnsafe", "Never evaluate text of the resource as a template."),
+    _flag(
         "nativeTypes",
-        Shape.FLAG,
         "Templates return native types; false: text, as with ansible-core 2.18.",
+        default=None,
     ),
-    Key(
+    _names(
         "allowVars",
-        Shape.NAMES,
         "Fields of the spec that become extra vars although Ansible reserves their names.",
     ),
-    Key(
-        "topLevelFields",
-        Shape.NAMES,
-        "Fields outside the spec, such as data, that become extra vars too.",
-    ),
-    Key(
+    _names("topLevelFields", "Fields outside the spec, such as data, that become extra vars too."),
+    _maps(
         "blacklist",
-        Shape.MAPS,
         "Kinds that the role creates and that are not watched.",
         keys=(_GROUP, _VERSION, _KIND),
     ),
-    Key("selector", Shape.MAP, "Labels of the resources that are reconciled.", keys=_SELECTOR),
-    Key("finalizer", Shape.MAP, "Clean-up before a resource is deleted.", keys=_FINALIZER),
-    Key("when", Shape.TEXT, "JMESPath over the resource: reconcile only where it is true."),
-    Key(
+    _map("selector", "Labels of the resources that are reconciled.", keys=_SELECTOR),
+    _map("finalizer", "Clean-up before a resource is deleted.", keys=_FINALIZER),
+    _text("when", "JMESPath over the resource: reconcile only where it is true."),
+    _map(
         "deselection",
-        Shape.MAP,
         "Runs once when selector and when no longer match a resource that has been run.",
         keys=_DESELECTION,
     ),
-    Key("timeout", Shape.DURATION, "A run that takes longer is ended and is a failure."),
-    Key(
-        "supersede",
-        Shape.FLAG,
-        "An edit or a deletion ends the current run and starts another one.",
-        default=False,
-    ),
-    Key(
+    _duration("timeout", "A run that takes longer is ended and is a failure."),
+    _flag("supersede", "An edit or a deletion ends the current run and starts another one."),
+    _choice(
         "profile",
-        Shape.CHOICE,
         "Defaults; strict: markUnsafe, nativeTypes, kstatus and `ownership: refuse`.",
         default=Profile.COMPATIBLE.value,
         choices=tuple(Profile),
     ),
-    Key(
-        "kstatus",
-        Shape.FLAG,
-        "Write the conditions Ready, Reconciling and Stalled.",
-        default=False,
+    _flag("kstatus", "Write the conditions Ready, Reconciling and Stalled."),
+    _text(
+        "blockUpgrade", "true, or JMESPath over the resource: OLM does not upgrade during a run."
     ),
-    Key(
-        "blockUpgrade",
-        Shape.TEXT,
-        "true, or JMESPath over the resource: OLM does not upgrade during a run.",
-    ),
-    Key(
+    _maps(
         "references",
-        Shape.MAPS,
         "Kinds of objects that a resource names or selects; it is run again when they change.",
         keys=_REFERENCE,
     ),
-    Key("schedule", Shape.MAP, "Times at which resources run.", keys=_SCHEDULE),
-    Key(
+    _map("schedule", "Times at which resources run.", keys=_SCHEDULE),
+    _maps(
         "triggers",
-        Shape.MAPS,
         "Kinds of objects that resources neither own nor name, but are run for.",
         keys=_TRIGGER,
     ),
-    Key(
+    _expression_list(
         "readyWhen",
-        Shape.EXPRESSION_LIST,
         "Declared conditions that Ready of kstatus needs; Available if absent and declared.",
     ),
-    Key(
-        "define",
-        Shape.EXPRESSIONS,
-        "Named JMESPath; other expressions of the entry use it as define.NAME.",
-    ),
-    Key(
+    _expressions("define", "Named JMESPath; other expressions of the entry use it as define.NAME."),
+    _maps(
         "wakeOn",
-        Shape.MAPS,
         "Fields of dependents and references, such as those of their status, that run the role.",
         keys=_WAKE_ON,
     ),
-    Key(
+    _map(
         "status",
-        Shape.MAP,
         "Fields and conditions that are written to the status at the end of each run.",
         keys=_STATUS,
     ),
-    Key(
+    _maps(
         "conversion",
-        Shape.MAPS,
         "Other versions of the kind; the conversion webhook serves them.",
         keys=_CONVERSION,
     ),
-    Key("execution", Shape.MAP, "Where runs happen; by default in the operator.", keys=_EXECUTION),
-    Key(
+    _map("execution", "Where runs happen; by default in the operator.", keys=_EXECUTION),
+    _choice(
         "ownership",
-        Shape.CHOICE,
         "Writes of a run to objects that do not belong to its resource.",
         default=Ownership.IGNORE.value,
         choices=tuple(policy.value for policy in Ownership),
     ),
-    Key(
+    _maps(
         "ownershipExceptions",
-        Shape.MAPS,
         "Kinds that ownership does not concern.",
         keys=(_GROUP, _VERSION, _KIND),
     ),
-    Key(
+    _choice(
         "drift",
-        Shape.CHOICE,
         "Objects that differ from what an unchanged resource asks for: written, reported or left.",
         default=Drift.ENFORCE.value,
         choices=tuple(policy.value for policy in Drift),
     ),
-    Key(
+    _flag_or_map(
         "prune",
-        Shape.FLAG_OR_MAP,
         "Delete objects that a successful run of the role no longer writes.",
-        default=False,
         keys=(
-            Key(
-                "kinds",
-                Shape.NAMES,
-                f"Kinds that are deleted too: {', '.join(PROTECTED_KINDS)}.",
-            ),
-            Key(
+            _names("kinds", f"Kinds that are deleted too: {', '.join(PROTECTED_KINDS)}."),
+            _choice(
                 "propagation",
-                Shape.CHOICE,
                 "Deletion of the dependents of a deleted object.",
                 default=Prune().propagation,
                 choices=("Background", "Foreground"),
             ),
         ),
     ),
-    Key(
+    _choice(
         "apply",
-        Shape.CHOICE,
         "How tasks of kubernetes.core.k8s write: as their options say, or by server-side apply.",
         default="task",
         choices=("task", SERVER_SIDE),
     ),
-    Key(
-        "skipUnchanged",
-        Shape.FLAG,
-        "Ignored with a warning: no run is skipped.",
-        default=False,
-    ),
+    _flag("skipUnchanged", "Ignored with a warning: no run is skipped."),
 )
