@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from operator_runner import __version__
-from operator_runner.core.errors import INTERRUPTED
+from operator_runner.core.errors import INTERRUPTED, ConfigError, OperatorRunnerError
 
 _COMMANDS: Mapping[str, str] = {
     "bundle": "operator_runner.tools.bundle.command:bundle",
@@ -88,11 +88,22 @@ class _Main(click.Group):
     """The group of all commands."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Execute a command; Ctrl-C, also while modules are imported, is the exit status 130."""
+        """Execute a command; Ctrl-C, also while modules are imported, is the exit status 130.
+
+        The text of an error of this package is printed, and the exit status is 1.
+        """
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
+        except ConfigError as error:
+            for warning in error.warnings:
+                click.echo(f"Warning: {warning}", err=True)
+            for problem in error.problems:
+                click.echo(f"Error: {problem}", err=True)
+            raise SystemExit(1) from error
+        except OperatorRunnerError as error:
+            raise click.ClickException(str(error)) from error
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

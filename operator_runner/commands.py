@@ -12,6 +12,7 @@ from contextlib import chdir, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -27,13 +28,14 @@ with without_package("rich"):
 
 from operator_runner.config.flags import (
     RunCommand,
+    load_watches,
     log_settings_from,
     lookup_options,
     run_options,
     settings_from,
     warnings_from,
 )
-from operator_runner.config.watches import Loaded, load, schema, summarize
+from operator_runner.config.watches import Loaded, schema, summarize
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ConfigError, exhausted_resource
@@ -50,54 +52,31 @@ _RESTARTED = "OPERATOR_RUNNER_RESTARTED"
 _POLL_SECONDS = 0.5
 
 
-class _ResourceType(click.ParamType[str]):
-    """The value of `run --once`; `settings_from` checks it, together with all other flags."""
+class _CompletedType(click.ParamType[str]):
+    """The value of a flag of `run` that a shell completes from the cluster.
 
-    name = "resource"
+    `settings_from` checks it, together with all other flags.
+    """
+
+    def __init__(self, name: str, complete: str) -> None:
+        """Take its name in messages, and the `module:function` below `tools` that completes it."""
+        self.name = name
+        self._complete = complete
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return resources of the cluster that begin with `incomplete`."""
+        """Return values that begin with `incomplete`."""
         del param
-        from operator_runner.tools.resources.options import complete_names  # noqa: PLC0415
-
-        return complete_names(ctx, incomplete)
-
-
-class _NamespaceType(click.ParamType[str]):
-    """The value of `run --namespace`."""
-
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return namespaces of the cluster that begin with `incomplete`."""
-        del param
-        from operator_runner.tools.resources.options import complete_namespaces  # noqa: PLC0415
-
-        return complete_namespaces(ctx, incomplete)
-
-
-class _ContextType(click.ParamType[str]):
-    """The value of `run --context`."""
-
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return contexts of the kubeconfig that begin with `incomplete`."""
-        from operator_runner.tools.kubeconfig import complete_contexts  # noqa: PLC0415
-
-        return complete_contexts(ctx, param, incomplete)
+        complete = resolve_name(f"operator_runner.tools.{self._complete}")
+        found: list[CompletionItem] = complete(ctx, incomplete)
+        return found
 
 
 _COMPLETED_TYPES = {
-    "once": _ResourceType(),
-    "namespace": _NamespaceType(),
-    "context": _ContextType(),
+    "once": _CompletedType("resource", "resources.options:complete_names"),
+    "namespace": _CompletedType("text", "resources.options:complete_namespaces"),
+    "context": _CompletedType("text", "kubeconfig:complete_contexts"),
 }
 
 
@@ -107,10 +86,7 @@ def run(**options: Any) -> None:
     """Watch the kinds of watches.yaml and run their roles."""
     source = click.get_current_context().get_parameter_source
     unset = {name for name in options if source(name) is ParameterSource.DEFAULT}
-    try:
-        sys.exit(_run(options, unset))
-    except ConfigError as error:
-        _exit_with_problems(error)
+    sys.exit(_run(options, unset))
 
 
 # Set here because the modules of the flags, as parts of the operator, do not import tools.
@@ -140,10 +116,7 @@ def validate(file: Path, *, show_all: bool, output: str, **options: Any) -> None
     click.echo(f"{file}: valid, kinds: {len(loaded.watches)}")
     for line in summarize(loaded.watches):
         click.echo(f"  {line}")
-    try:
-        findings = _check_content(file, loaded, options)
-    except ConfigError as error:
-        _exit_with_problems(error)
+    findings = _check_content(file, loaded, options)
     # Imported here because the operator, which is a part of these commands, imports no tools.
     from operator_runner.tools.validate.findings import summarized  # noqa: PLC0415
 
@@ -290,13 +263,7 @@ def _load(file: Path, options: dict[str, Any]) -> Loaded:
 
 def _read(file: Path, options: dict[str, Any]) -> Loaded:
     """Read the watches. Raises ConfigError."""
-    return load(
-        file,
-        os.environ,
-        roles_path=options["ansible_roles_path"],
-        collections_path=options["ansible_collections_path"],
-        mark_unsafe=options.get("mark_unsafe", False),
-    )
+    return load_watches({**options, "watches_file": file}, os.environ)
 
 
 def _check_content(file: Path, loaded: Loaded, options: dict[str, Any]) -> list[Finding]:

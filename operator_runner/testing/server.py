@@ -21,11 +21,11 @@ import yaml
 from operator_runner.app import operator as app
 from operator_runner.config.flags import (
     RunCommand,
+    load_watches,
     log_settings_from,
     run_options,
     settings_from,
 )
-from operator_runner.config.watches import load
 from operator_runner.core.errors import ConfigError, OperatorRunnerError
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch, uid_of
 from operator_runner.core.settings import Settings
@@ -71,13 +71,7 @@ def _take_standard_output() -> TextIO:
 async def _serve(options: Mapping[str, Any], answers: TextIO) -> None:
     log = log_settings_from(options)
     logs.configure(log.encoder, log.level, time_encoding=log.time_encoding)
-    watches = load(
-        options["watches_file"],
-        os.environ,
-        roles_path=options["ansible_roles_path"],
-        collections_path=options["ansible_collections_path"],
-        mark_unsafe=options.get("mark_unsafe", False),
-    ).watches
+    watches = load_watches(options, os.environ).watches
     settings = settings_from(dict(options), os.environ, watches, terminal=False)
     connection = await connect(settings.kubeconfig, user_agent=_USER_AGENT)
     server = _Server(settings, watches, ClusterObjects(connection))

@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 
 from operator_runner.config.watches import load
-from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, Watch
 from operator_runner.tools.yaml_io import dump_in_order
 
@@ -114,18 +113,11 @@ _watches_file = click.option(
 @_watches_file
 def print_argocd(watches_file: Path) -> None:
     """Print a patch of the ConfigMap argocd-cm with Lua for each kind."""
-    click.echo(dump_in_order(argocd(_read(watches_file))), nl=False)
+    click.echo(dump_in_order(argocd(load(watches_file, os.environ).watches)), nl=False)
 
 
 @health.command("flux")
 @_watches_file
 def print_flux(watches_file: Path) -> None:
     """Print healthCheckExprs for the spec of a Kustomization, with CEL for each kind."""
-    click.echo(dump_in_order(flux(_read(watches_file))), nl=False)
-
-
-def _read(file: Path) -> Sequence[Watch]:
-    try:
-        return load(file, os.environ).watches
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    click.echo(dump_in_order(flux(load(watches_file, os.environ).watches)), nl=False)

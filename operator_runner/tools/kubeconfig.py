@@ -62,9 +62,7 @@ def kubeconfig_of(context: click.Context) -> Kubeconfig:
     return Kubeconfig(Path(file) if file else None, context.params.get("context") or "")
 
 
-def complete_contexts(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def complete_contexts(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """Return the contexts that begin with `incomplete`."""
     from operator_runner.kube.credentials import contexts  # noqa: PLC0415 (slow import)
 
@@ -81,6 +79,6 @@ _KUBECONFIG = click.option(
 _CONTEXT = click.option(
     "--context",
     default=None,
-    shell_complete=complete_contexts,
+    shell_complete=lambda ctx, _param, incomplete: complete_contexts(ctx, incomplete),
     help="Context of the kubeconfig.  [default: its current one]",
 )

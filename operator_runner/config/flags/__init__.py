@@ -9,6 +9,7 @@ from __future__ import annotations
 from operator_runner.config.flags.options import RunCommand, lookup_options, run_options
 from operator_runner.config.flags.values import (
     LogSettings,
+    load_watches,
     log_settings_from,
     settings_from,
     warnings_from,
@@ -17,6 +18,7 @@ from operator_runner.config.flags.values import (
 __all__ = [
     "LogSettings",
     "RunCommand",
+    "load_watches",
     "log_settings_from",
     "lookup_options",
     "run_options",

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from operator_runner.config.flags import types
 from operator_runner.config.flags.options import METRICS_ADDRESS
 from operator_runner.config.flags.types import capacity, cores
+from operator_runner.config.watches.loader import Loaded, load
 from operator_runner.core.ansible_core import is_newer_core, path_problem
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
@@ -52,6 +53,17 @@ class LogSettings:
     level: str = "info"
     stacktrace_level: str = "error"
     time_encoding: str = "iso8601"
+
+
+def load_watches(options: Options, environ: Environ) -> Loaded:
+    """Read the watches file of these flags. Raises ConfigError."""
+    return load(
+        options["watches_file"],
+        environ,
+        roles_path=options["ansible_roles_path"],
+        collections_path=options["ansible_collections_path"],
+        mark_unsafe=options.get("mark_unsafe", False),
+    )
 
 
 def log_settings_from(options: Options) -> LogSettings:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from operator_runner.config.flags import lookup_options
-from operator_runner.config.watches import load
+from operator_runner.config.flags import load_watches, lookup_options
 from operator_runner.core.errors import ConfigError
 from operator_runner.devcluster import binaries
 from operator_runner.devcluster.errors import ClusterError
@@ -69,34 +67,28 @@ _BUNDLES = click.argument(
 @lookup_options
 def bundle(project: Path, output: Path, **flags: Any) -> None:
     """Write the bundle of the operator in PROJECT for OLM."""
-    with _errors():
-        target = output.absolute()
-        options = BundleOptions(
-            flags["version"],
-            tuple(filter(None, flags["channels"].split(","))),
-            flags["default_channel"],
-            flags["image"],
-            flags["use_image_digests"],
-        )
-        if not project.is_dir():
-            raise ConfigError(f"{project}: no such directory")
-        # watches.yaml names roles and playbooks relative to the working directory.
-        with contextlib.chdir(project):
-            loaded = load(
-                Path("watches.yaml"),
-                os.environ,
-                roles_path=flags["ansible_roles_path"],
-                collections_path=flags["ansible_collections_path"],
-            )
-            manifests = _render(flags["manifests"], flags["kustomize"])
-        for warning in loaded.warnings:
-            click.echo(f"Warning: {warning}", err=True)
-        made = make_bundle(manifests, loaded.watches, options)
-        write_bundle(target, made.files)
-        write(target.parent / "bundle.Dockerfile", dockerfile(made.labels, target.name))
-        for path in made.files:
-            click.echo(output / path)
-        click.echo(output.parent / "bundle.Dockerfile")
+    target = output.absolute()
+    options = BundleOptions(
+        flags["version"],
+        tuple(filter(None, flags["channels"].split(","))),
+        flags["default_channel"],
+        flags["image"],
+        flags["use_image_digests"],
+    )
+    if not project.is_dir():
+        raise ConfigError(f"{project}: no such directory")
+    # watches.yaml names roles and playbooks relative to the working directory.
+    with contextlib.chdir(project):
+        loaded = load_watches({**flags, "watches_file": Path("watches.yaml")}, os.environ)
+        manifests = _render(flags["manifests"], flags["kustomize"])
+    for warning in loaded.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    made = make_bundle(manifests, loaded.watches, options)
+    write_bundle(target, made.files)
+    write(target.parent / "bundle.Dockerfile", dockerfile(made.labels, target.name))
+    for path in made.files:
+        click.echo(output / path)
+    click.echo(output.parent / "bundle.Dockerfile")
 
 
 def _render(folder: Path, command: str) -> Manifests:
@@ -130,15 +122,14 @@ def catalog(
     bundles: tuple[Path, ...], default_channel: str, bundle_image: str, output: Path
 ) -> None:
     """Write a file-based catalog of the versions in BUNDLES."""
-    with _errors():
-        published = read_bundles(bundles)
-        text = catalogs.catalog(published, default_channel=default_channel, image=bundle_image)
-        target = output.absolute()
-        file = Path(published[0].package) / "catalog.yaml"
-        write(target / file, text)
-        write(target.parent / "catalog.Dockerfile", catalogs.DOCKERFILE % {"folder": target.name})
-        click.echo(output / file)
-        click.echo(output.parent / "catalog.Dockerfile")
+    published = read_bundles(bundles)
+    text = catalogs.catalog(published, default_channel=default_channel, image=bundle_image)
+    target = output.absolute()
+    file = Path(published[0].package) / "catalog.yaml"
+    write(target / file, text)
+    write(target.parent / "catalog.Dockerfile", catalogs.DOCKERFILE % {"folder": target.name})
+    click.echo(output / file)
+    click.echo(output.parent / "catalog.Dockerfile")
 
 
 @click.command()
@@ -147,8 +138,7 @@ def catalog(
 @click.option("--output", required=True, type=_FOLDER, help="Checkout of the repository.")
 def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Path) -> None:
     """Write operators/PACKAGE for OperatorHub's repositories."""
-    with _errors():
-        click.echo(hub.write_operatorhub(read_bundles(bundles), output, reviewer))
+    click.echo(hub.write_operatorhub(read_bundles(bundles), output, reviewer))
 
 
 @click.command("bundle-validate")
@@ -162,26 +152,13 @@ def validate_bundle(bundle: Path) -> None:
 
     The first run builds them from source, which takes minutes.
     """
-    with _errors():
-        try:
-            programs = binaries.find_olm(os.environ, Console(stderr=True))
-        except ClusterError as error:
-            raise ConfigError(str(error)) from error
-        found = [*validate(bundle, programs), *scorecard(bundle, programs)]
+    try:
+        programs = binaries.find_olm(os.environ, Console(stderr=True))
+    except ClusterError as error:
+        raise ConfigError(str(error)) from error
+    found = [*validate(bundle, programs), *scorecard(bundle, programs)]
     for finding in found:
         click.echo(finding)
     errors = sum(finding.level == ERROR for finding in found)
     click.echo(f"{bundle}: {errors} errors, {len(found) - errors} warnings")
     sys.exit(errors > 0)
-
-
-@contextlib.contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except ConfigError as error:
-        for warning in error.warnings:
-            click.echo(f"Warning: {warning}", err=True)
-        for problem in error.problems:
-            click.echo(f"Error: {problem}", err=True)
-        sys.exit(1)

@@ -16,11 +16,11 @@ import click
 
 from operator_runner.config.flags import (
     RunCommand,
+    load_watches,
     lookup_options,
     run_options,
     settings_from,
 )
-from operator_runner.config.watches import load
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import ObjectRef, Watch
 from operator_runner.core.settings import Address, ExecutorName, Settings
@@ -148,19 +148,13 @@ def _settings(
 ) -> tuple[Settings, tuple[Watch, ...]]:
     """Return the settings of a project beside its operator. Raises ConfigError."""
     options = {**_run_flags.make_context("run", []).params, **lookup, "executor": executor}
-    loaded = load(
-        options["watches_file"],
-        os.environ,
-        roles_path=options["ansible_roles_path"],
-        collections_path=options["ansible_collections_path"],
-        mark_unsafe=options["mark_unsafe"],
-    )
-    settings = settings_from(options, os.environ, loaded.watches)
+    watches = load_watches(options, os.environ).watches
+    settings = settings_from(options, os.environ, watches)
     return replace(
         settings,
         proxy=Address("127.0.0.1", 0),
         work_dir=work_dir / "runs",
-    ), loaded.watches
+    ), watches
 
 
 async def _diff(

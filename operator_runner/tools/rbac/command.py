@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from operator_runner.config.flags import lookup_options
-from operator_runner.config.watches import load
+from operator_runner.config.flags import load_watches, lookup_options
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 from operator_runner.proxy.permission_log import read
@@ -199,19 +198,14 @@ def _default_manager(
 
 
 def _project(options: dict[str, Any], manager: Manager) -> RequirementSources:
-    loaded = load(
-        options["watches_file"],
-        os.environ,
-        roles_path=options["ansible_roles_path"],
-        collections_path=options["ansible_collections_path"],
-    )
+    watches = load_watches(options, os.environ).watches
     recorded = options["recorded"] or (_RECORDED if _RECORDED.exists() else None)
     crds = options["crds"] or [path for path in _CRDS if path.exists()]
     return RequirementSources(
-        watches=loaded.watches,
+        watches=watches,
         recorded=tuple(read(recorded)) if recorded else None,
         kinds=KindTable(read_objects(crds)),
-        features=features_of(manager, loaded.watches),
+        features=features_of(manager, watches),
     )
 
 

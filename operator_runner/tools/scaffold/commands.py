@@ -6,9 +6,7 @@ All planned files are written or none, and never over a file that is not in the 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -119,20 +117,19 @@ def _kind_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_kind_options
 def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> None:  # noqa: ARG001
     """Create a new operator project in this directory."""
-    with _errors():
-        root = Path.cwd()
-        project = project_file.project(
-            root.name.lower() if project_name is None else project_name, domain
+    root = Path.cwd()
+    project = project_file.project(
+        root.name.lower() if project_name is None else project_name, domain
+    )
+    files = plan_init(project)
+    if any(kind[name] for name in ("group", "version", "kind", "fields")):
+        files |= plan_api(files, _api_plan(kind))
+    _print_paths(write(root, files, {}))
+    if not kind["kind"]:
+        click.echo(
+            "\nNext, a kind: operator-runner create api --group=cache --version=v1alpha1 "
+            "--kind=Memcached --field=size:integer=3"
         )
-        files = plan_init(project)
-        if any(kind[name] for name in ("group", "version", "kind", "fields")):
-            files |= plan_api(files, _api_plan(kind))
-        _print_paths(write(root, files, {}))
-        if not kind["kind"]:
-            click.echo(
-                "\nNext, a kind: operator-runner create api --group=cache --version=v1alpha1 "
-                "--kind=Memcached --field=size:integer=3"
-            )
 
 
 @click.group()
@@ -144,12 +141,11 @@ def create() -> None:
 @_kind_options
 def api(**kind: Any) -> None:
     """Add a kind: CRD, permissions, sample, test, and role or playbook."""
-    with _errors():
-        root = Path.cwd()
-        present = read(root, EDITED)
-        api_plan = _api_plan(kind)
-        _print_paths(write(root, plan_api(present, api_plan), present))
-        click.echo("\nNext: make install run")
+    root = Path.cwd()
+    present = read(root, EDITED)
+    api_plan = _api_plan(kind)
+    _print_paths(write(root, plan_api(present, api_plan), present))
+    click.echo("\nNext: make install run")
 
 
 @create.command()
@@ -162,20 +158,19 @@ def field(kind: str, fields: tuple[str, ...], group: str, version: str) -> None:
 
     Comments and order of the files are kept. Fields are written as for `create api --field`.
     """
-    with _errors():
-        root = Path.cwd()
-        project = read(root, [project_file.PATH]).get(project_file.PATH)
-        if project is None:
-            raise ConfigError(f"{project_file.PATH}: no such file; change to the project")
-        api = find_kind(project, kind, group, version)
-        paths = paths_of(project, api)
-        present = read(root, [project_file.PATH, *astuple(paths)])
-        checked = _checked(fields, api, has_role=paths.tasks in present)
-        plan = plan_fields(present, paths, api, checked)
-        _print_paths(write(root, plan.files, present))
-        if plan.by_hand:
-            raise ConfigError(*plan.by_hand)
-        click.echo("\nNext: make install" if plan.files else f"{kind} has these fields already")
+    root = Path.cwd()
+    project = read(root, [project_file.PATH]).get(project_file.PATH)
+    if project is None:
+        raise ConfigError(f"{project_file.PATH}: no such file; change to the project")
+    api = find_kind(project, kind, group, version)
+    paths = paths_of(project, api)
+    present = read(root, [project_file.PATH, *astuple(paths)])
+    checked = _checked(fields, api, has_role=paths.tasks in present)
+    plan = plan_fields(present, paths, api, checked)
+    _print_paths(write(root, plan.files, present))
+    if plan.by_hand:
+        raise ConfigError(*plan.by_hand)
+    click.echo("\nNext: make install" if plan.files else f"{kind} has these fields already")
 
 
 def _api_plan(kind: dict[str, Any]) -> ApiPlan:
@@ -209,13 +204,3 @@ def _reserved_names() -> ReservedNames:
 def _print_paths(paths: list[str]) -> None:
     for path in sorted(paths):
         click.echo(path)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except ConfigError as error:
-        for problem in error.problems:
-            click.echo(f"Error: {problem}", err=True)
-        sys.exit(1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
 from operator_runner.tools.undeploy.removal import (
@@ -50,15 +50,8 @@ def undeploy(path: Path, kustomize: str, kubeconfig: Kubeconfig, **options: Any)
 
     A namespace is deleted if it contains nothing else.
     """
-    try:
-        plan = plan_for(_objects(path, kustomize))
-        asyncio.run(_undeploy(plan, kubeconfig, **options))
-    except ConfigError as error:
-        for problem in error.problems:
-            click.echo(f"Error: {problem}" if problem == error.problems[0] else problem, err=True)
-        sys.exit(1)
-    except ApiError as error:
-        raise click.ClickException(str(error)) from error
+    plan = plan_for(_objects(path, kustomize))
+    asyncio.run(_undeploy(plan, kubeconfig, **options))
 
 
 async def _undeploy(

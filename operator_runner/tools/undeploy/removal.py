@@ -299,12 +299,12 @@ class Removal:
             if await self._gone(crds):
                 return
         left = await self._inventory.definitions(crds)
-        raise ConfigError(
+        hint = (
             f"resources of {', '.join(ref.name for ref in crds)} not deleted within"
             f" {self._timeout:g} s; the operator is still deployed. See its log for the cause, or"
-            " remove the finalizers to skip the cleanup:",
-            *finalizer_commands(left),
+            " remove the finalizers to skip the cleanup:"
         )
+        raise ConfigError("\n".join([hint, *finalizer_commands(left)]))
 
     async def _owned_gone(self, refs: Sequence[ObjectRef]) -> None:
         """Wait until all objects are deleted or being deleted. Raises ConfigError."""
