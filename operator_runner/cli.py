@@ -34,7 +34,7 @@ _COMMANDS: Mapping[str, str] = {
     "suspend": "operator_runner.tools.resources.reconcile:suspend",
     "tree": "operator_runner.tools.runs.tree:tree",
     "ui": "operator_runner.tools.ui.command:ui",
-    "undeploy": "operator_runner.tools.undeploy.command:undeploy",
+    "undeploy": "operator_runner.tools.undeploy:undeploy",
     "validate": "operator_runner.commands:validate",
     "why": "operator_runner.tools.runs.why:why",
 }

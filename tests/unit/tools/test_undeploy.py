@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from operator_runner.cli import main
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, ObjectRef
-from operator_runner.tools.undeploy.removal import (
+from operator_runner.tools.undeploy import (
     Definition,
     Resource,
     deletion_lines,

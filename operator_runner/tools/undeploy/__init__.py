@@ -1,1 +1,0 @@
-"""`operator-runner undeploy`: delete an operator and keep custom resources and their objects."""
