@@ -12,22 +12,13 @@ from typing import Any
 import structlog
 
 from operator_runner import __version__
-from operator_runner.ansible.background_launcher import (
-    BackgroundLauncher,
-    open_in_background,
-)
-from operator_runner.ansible.executor import (
-    check_patches,
-    open_launcher,
-)
+from operator_runner.ansible.background_launcher import BackgroundLauncher, open_in_background
+from operator_runner.ansible.executor import check_patches, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.rundir import create_work_dir
 from operator_runner.ansible.templating.effective_types import log_types
 from operator_runner.ansible.work_dir import resolve_work_dir
-from operator_runner.app.ansible_setup import (
-    log_plugins_with_memory,
-    variable_names_of,
-)
+from operator_runner.app.ansible_setup import log_plugins_with_memory, variable_names_of
 from operator_runner.app.endpoints import (
     open_metrics,
     open_probes,
@@ -38,12 +29,7 @@ from operator_runner.app.event_sources import EventSources, Handlers
 from operator_runner.app.execution import Execution
 from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership, elector_of, sharding_of
 from operator_runner.app.run_once import RunOnce
-from operator_runner.app.signals import (
-    Interrupted,
-    take_signals,
-    unless_stopped,
-    until_one_ends,
-)
+from operator_runner.app.signals import Interrupted, take_signals, unless_stopped, until_one_ends
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.backoff_handover import BackoffHandover

@@ -16,11 +16,7 @@ from typing import Any
 from yaml import YAMLError
 
 from operator_runner.core.imports import import_lazily
-from operator_runner.core.kubeconfig import (
-    CREDENTIAL_PATHS,
-    kubeconfig_files,
-    read_kubeconfigs,
-)
+from operator_runner.core.kubeconfig import CREDENTIAL_PATHS, kubeconfig_files, read_kubeconfigs
 
 import_lazily("kubernetes", "kubernetes.aio")
 
@@ -38,11 +34,7 @@ if _IS_LAZY:
     vars(client)["ApiClient"] = _api_client
 
 from kubernetes.aio.client import Configuration  # noqa: E402
-from kubernetes.aio.config import (  # noqa: E402
-    ConfigException,
-    incluster_config,
-    kube_config,
-)
+from kubernetes.aio.config import ConfigException, incluster_config, kube_config  # noqa: E402
 
 if _IS_LAZY:
     del vars(client)["ApiClient"]  # others get the class

@@ -39,12 +39,7 @@ from operator_runner.reconcile.declared_status import (
 )
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.observer import ResourceRun
-from operator_runner.reconcile.status import (
-    ATTEMPTS,
-    ConditionsUpdate,
-    StatusWriter,
-    status_of,
-)
+from operator_runner.reconcile.status import ATTEMPTS, ConditionsUpdate, StatusWriter, status_of
 
 _log = structlog.get_logger(__name__)
 _ERROR_BYTES = 400

@@ -15,13 +15,7 @@ from datetime import datetime
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.conditions import new_condition, put_condition
-from operator_runner.reconcile.observer import (
-    REPORTS,
-    Observer,
-    Phase,
-    ReconcileState,
-    ResourceRun,
-)
+from operator_runner.reconcile.observer import REPORTS, Observer, Phase, ReconcileState, ResourceRun
 
 EXPRESSION_FAILURE = "ExpressionFailure"
 _REASON = "InvalidExpression"

@@ -16,13 +16,7 @@ from operator_runner.reconcile.request_annotations import (
     annotations_of,
     pending_request,
 )
-from operator_runner.reconcile.results import (
-    Failed,
-    NoRun,
-    ReconcileResult,
-    Succeeded,
-    Superseded,
-)
+from operator_runner.reconcile.results import Failed, NoRun, ReconcileResult, Succeeded, Superseded
 
 _log = structlog.get_logger(__name__)
 

@@ -10,13 +10,7 @@ from datetime import datetime
 import structlog
 
 from operator_runner.core.model import EventSpec, Json, Watch
-from operator_runner.core.timetable import (
-    LAST_FIELD,
-    NEXT_FIELD,
-    TickRecord,
-    Ticks,
-    format_time,
-)
+from operator_runner.core.timetable import LAST_FIELD, NEXT_FIELD, TickRecord, Ticks, format_time
 from operator_runner.reconcile.conditions import new_condition, put_condition, read_conditions
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.observer import Observer, Phase, ResourceRun

@@ -12,14 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from operator_runner.core.model import (
-    GVK,
-    TYPE_TAG_PREFIX,
-    Json,
-    PlainMap,
-    Watch,
-    desired_state,
-)
+from operator_runner.core.model import GVK, TYPE_TAG_PREFIX, Json, PlainMap, Watch, desired_state
 from operator_runner.reconcile.snake_case import snake_keys, to_snake
 
 META = "ansible_operator_meta"

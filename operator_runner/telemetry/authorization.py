@@ -23,12 +23,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from operator_runner.core.errors import ApiError
-from operator_runner.telemetry.runs.access import (
-    AUDIENCE,
-    PERMISSION_PREFIX,
-    PREFIX,
-    TOKEN_HEADER,
-)
+from operator_runner.telemetry.runs.access import AUDIENCE, PERMISSION_PREFIX, PREFIX, TOKEN_HEADER
 
 _log = structlog.get_logger(__name__)
 

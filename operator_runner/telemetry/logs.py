@@ -18,12 +18,7 @@ from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
 
 import structlog
-from structlog.dev import (
-    Column,
-    ConsoleRenderer,
-    KeyValueColumnFormatter,
-    plain_traceback,
-)
+from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, plain_traceback
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from operator_runner.core.errors import ConfigError, OperatorRunnerError

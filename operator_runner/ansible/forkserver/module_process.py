@@ -25,11 +25,7 @@ from operator_runner.ansible.forkserver.forks import (
     finish_process,
     use_environment,
 )
-from operator_runner.ansible.forkserver.module_calls import (
-    ModuleCall,
-    received_call,
-    report_exit,
-)
+from operator_runner.ansible.forkserver.module_calls import ModuleCall, received_call, report_exit
 from operator_runner.ansible.patches.replacing import replace
 
 

@@ -18,12 +18,7 @@ from ansible.plugins import loader as loaders
 from ansible.template import is_trusted_as_template
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from operator_runner.ansible.plugin_memory import (
-    KINDS,
-    Plugin,
-    plugins_in,
-    plugins_of_collections,
-)
+from operator_runner.ansible.plugin_memory import KINDS, Plugin, plugins_in, plugins_of_collections
 
 _CORE = str(Path(ansible.__file__).parent)
 _WORD = re.compile(r"\w+")

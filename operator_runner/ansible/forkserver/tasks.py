@@ -30,10 +30,7 @@ from ansible.plugins import loader as loaders
 from ansible.plugins.strategy import StrategySentinel, results_thread_main
 from ansible.utils.display import Display
 
-from operator_runner.ansible.forkserver.module_effects import (
-    current_umask,
-    forget_client_defaults,
-)
+from operator_runner.ansible.forkserver.module_effects import current_umask, forget_client_defaults
 from operator_runner.ansible.forkserver.plugins_of_tasks import calls_plugins_with_memory
 from operator_runner.ansible.patches.replacing import replace, wrap
 

@@ -16,14 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from operator_runner.core.model import (
-    LAST_APPLIED,
-    Cause,
-    Json,
-    Trigger,
-    Watch,
-    desired_state,
-)
+from operator_runner.core.model import LAST_APPLIED, Cause, Json, Trigger, Watch, desired_state
 from operator_runner.core.object_diff import changed_paths, summarize
 from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED, read_overrides
 from operator_runner.reconcile.request_annotations import ANNOTATIONS, requested_change

@@ -26,11 +26,7 @@ from operator_runner.telemetry.runs.received import (
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, drifts_of, watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView, ambiguous_kinds
-from operator_runner.tools.resources.listing import (
-    ResourceSelection,
-    all_kinds,
-    run_events,
-)
+from operator_runner.tools.resources.listing import ResourceSelection, all_kinds, run_events
 from operator_runner.tools.runs.html_report import RunReport
 from operator_runner.tools.runs.listing import without_repetitions
 from operator_runner.tools.runs.run_details import find_run, read_output

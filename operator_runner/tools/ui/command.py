@@ -68,15 +68,8 @@ async def _serve(
     """Serve without end. Raises ApiError and ConfigError."""
     # These are slow to import, and --help does not need them.
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
-    from operator_runner.tools.ui.cluster_reader import (  # noqa: PLC0415
-        ClusterReader,
-        OperatorDetails,
-    )
-    from operator_runner.tools.ui.server import (  # noqa: PLC0415
-        Feed,
-        application,
-        serving,
-    )
+    from operator_runner.tools.ui.cluster_reader import ClusterReader, OperatorDetails  # noqa: PLC0415
+    from operator_runner.tools.ui.server import Feed, application, serving  # noqa: PLC0415
 
     token, feed = secrets.token_urlsafe(24), Feed()
     async with open_cluster(kubeconfig, namespace) as cluster:

@@ -21,12 +21,7 @@ from operator_runner.tools import yaml_io
 from operator_runner.tools.validate import conditions, expressions, project
 from operator_runner.tools.validate.expressions import Uses
 from operator_runner.tools.validate.findings import Finding, line_in, line_of, ordered
-from operator_runner.tools.validate.kinds import (
-    incomplete,
-    known_groups,
-    misspelt_groups,
-    unserved,
-)
+from operator_runner.tools.validate.kinds import incomplete, known_groups, misspelt_groups, unserved
 from operator_runner.tools.validate.plugins import Problem, location, start
 from operator_runner.tools.validate.plugins import unknown_parameters as unknown
 from operator_runner.tools.validate.requirements import (
