@@ -181,11 +181,7 @@ class AnsibleExecutor:
         return outcome
 
     def _end(
-        self,
-        rundir: RunDir,
-        request: RunRequest,
-        outcome: RunOutcome | None,
-        left_processes: bool,
+        self, rundir: RunDir, request: RunRequest, outcome: RunOutcome | None, left_processes: bool
     ) -> None:
         """Keep the command of a finished run, and remove what it no longer needs.
 
@@ -266,10 +262,7 @@ class AnsibleExecutor:
         seconds = request.timeout.total_seconds() if request.timeout else None
         builder.started = datetime.now(UTC)
         try:
-            async with (
-                self._timeout(seconds) as deadline,
-                launcher.start(request, rundir) as run,
-            ):
+            async with self._timeout(seconds) as deadline, launcher.start(request, rundir) as run:
                 await _consume(run, rundir, request, builder, on_event)
                 status = await run.wait()
         except TimeoutError:

@@ -321,10 +321,7 @@ class Operator:
             records=self._runs,
             without_slot=self._queue.without_slot,
             free_slot=self._queue.free_slot,
-            run_environment=lambda run_id: {
-                **self._role_metrics,
-                **traces.run_environment(run_id),
-            },
+            run_environment=lambda run_id: {**self._role_metrics, **traces.run_environment(run_id)},
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))

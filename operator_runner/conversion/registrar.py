@@ -94,12 +94,7 @@ class Service:
 
     def client_config(self) -> Json:
         """Return the clientConfig of the CRD for this target."""
-        service = {
-            "namespace": self.namespace,
-            "name": self.name,
-            "path": PATH,
-            "port": self.port,
-        }
+        service = {"namespace": self.namespace, "name": self.name, "path": PATH, "port": self.port}
         return {"service": service, "url": None}
 
     def __str__(self) -> str:
@@ -156,10 +151,7 @@ def patch(crd: Json, target: Target, authorities: bytes) -> Json | None:
 
     With its resourceVersion, a concurrent write is a Conflict.
     """
-    client_config = {
-        **target.client_config(),
-        "caBundle": base64.b64encode(authorities).decode(),
-    }
+    client_config = {**target.client_config(), "caBundle": base64.b64encode(authorities).decode()}
     conversion = crd["spec"].get("conversion") or {}
     now = _client_config(crd)
     versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []

@@ -144,8 +144,7 @@ class Cluster:
             port=port,
             install_packages=install_packages,
             api_server=ApiServerOptions(
-                tuple(admission_plugins),
-                None if audit_policy is None else audit_policy.absolute(),
+                tuple(admission_plugins), None if audit_policy is None else audit_policy.absolute()
             ),
             nodes=nodes,
         )

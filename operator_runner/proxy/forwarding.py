@@ -132,11 +132,7 @@ class Forwarder:
         _note_wanted(request, grant, info)
         if grant is not None and grant.dry_run is not None:
             answer = await self._dry_run.answer(
-                request,
-                grant,
-                info,
-                partial(_whole, request),
-                upgraded=_is_session(request, info),
+                request, grant, info, partial(_whole, request), upgraded=_is_session(request, info)
             )
             if answer is not None:
                 await answer.prepare(request)

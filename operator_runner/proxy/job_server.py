@@ -198,11 +198,7 @@ class JobServer:
 
     @contextmanager
     def attach(
-        self,
-        run_id: str,
-        token: str,
-        channel: Channel,
-        is_left: Callable[[], bool] = lambda: False,
+        self, run_id: str, token: str, channel: Channel, is_left: Callable[[], bool] = lambda: False
     ) -> Iterator[None]:
         """Let `token` give the access of a run inside the block, and use its channel.
 

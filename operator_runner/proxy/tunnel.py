@@ -56,9 +56,7 @@ async def join(
     client, server = _Inbound(request.transport), _Inbound(connection.transport)
 
     response = web.StreamResponse(
-        status=upstream.status,
-        reason=upstream.reason,
-        headers=response_headers(upstream.headers),
+        status=upstream.status, reason=upstream.reason, headers=response_headers(upstream.headers)
     )
     response.headers[hdrs.CONNECTION] = "Upgrade"
     response.headers[hdrs.UPGRADE] = upstream.headers.get(hdrs.UPGRADE, "")

@@ -98,9 +98,7 @@ class SupersedeMonitor:
             self._changed[ref].set()
 
     async def run(
-        self,
-        run: ResourceRun,
-        play: Coroutine[Any, Any, RunOutcome],
+        self, run: ResourceRun, play: Coroutine[Any, Any, RunOutcome]
     ) -> RunOutcome | None:
         """Run the play to its end; return None if it was cancelled.
 

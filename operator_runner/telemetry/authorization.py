@@ -74,10 +74,7 @@ _NO_REVIEWS = _Decision(
 
 
 def require_permission(
-    reviews: Reviews | None,
-    clock: Callable[[], float] = time.monotonic,
-    *,
-    api_key: str = "",
+    reviews: Reviews | None, clock: Callable[[], float] = time.monotonic, *, api_key: str = ""
 ) -> Middleware:
     """Return a middleware that rejects unauthorized requests; `clock` gives seconds.
 

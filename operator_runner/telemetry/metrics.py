@@ -179,11 +179,7 @@ class Metrics:
         self._controller.active.labels(watched.controller).inc()
 
     def reconcile_finished(
-        self,
-        gvk: GVK,
-        result: Result,
-        seconds: float,
-        exemplar: Mapping[str, str] | None = None,
+        self, gvk: GVK, result: Result, seconds: float, exemplar: Mapping[str, str] | None = None
     ) -> None:
         """Note the end of the reconcile that began `seconds` ago.
 

@@ -54,9 +54,7 @@ class RoleFiles:
     """The files of roles and playbooks that have runs, and of the roles that these name."""
 
     def __init__(
-        self,
-        preparations: Sequence[Callable[[RoleFile], None]],
-        roles_path: Sequence[Path] = (),
+        self, preparations: Sequence[Callable[[RoleFile], None]], roles_path: Sequence[Path] = ()
     ) -> None:
         """Begin with no role. `preparations` are called with each file that is new or changed.
 

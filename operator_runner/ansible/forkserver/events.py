@@ -39,10 +39,7 @@ def _load(original: Callable[..., Any], loader: Any, *, python_module_name: str,
 
 
 def dump_begin(
-    encoder: type[json.JSONEncoder],
-    original: Callable[..., None],
-    context: Any,
-    output: TextIO,
+    encoder: type[json.JSONEncoder], original: Callable[..., None], context: Any, output: TextIO
 ) -> None:
     """Write an event into the output, as `EventContext.dump_begin` does its name."""
     event = context.get_begin_dict()

@@ -141,10 +141,7 @@ def _supervise(spec: dict[str, Any], operator: socket.socket, *, scoped: bool) -
     lines = operator.makefile("w", encoding="utf-8")
     task = spec["discovery"]
     found = task is not None and discover(
-        task,
-        {**os.environ, **spec["envvars"]},
-        Sandbox.from_json(spec["sandbox"]),
-        scoped=scoped,
+        task, {**os.environ, **spec["envvars"]}, Sandbox.from_json(spec["sandbox"]), scoped=scoped
     )
     write_line(lines, {"pid": os.getpid(), "discovered": found})
     try:

@@ -100,10 +100,7 @@ def _block(calls: _Calls) -> list[tuple[int, ...]]:
         # What file systems without attributes answer: programs that copy files go on.
         **dict.fromkeys([*calls.attributes, _NEW["setxattrat"]], errno.EOPNOTSUPP),
     }
-    block: list[tuple[int, ...]] = [
-        (_LOAD, 0, 0, _NUMBER),
-        (_AND, 0, 0, 0xFFFFFFFF ^ _X32_BIT),
-    ]
+    block: list[tuple[int, ...]] = [(_LOAD, 0, 0, _NUMBER), (_AND, 0, 0, 0xFFFFFFFF ^ _X32_BIT)]
     for number, answer in answers.items():
         block += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERROR | answer)]
     for number in calls.fcntl:

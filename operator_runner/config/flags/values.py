@@ -78,11 +78,7 @@ def log_settings_from(options: Options) -> LogSettings:
 
 
 def settings_from(
-    options: Options,
-    environ: Environ,
-    watches: Sequence[Watch],
-    *,
-    terminal: bool = False,
+    options: Options, environ: Environ, watches: Sequence[Watch], *, terminal: bool = False
 ) -> Settings:
     """Return all settings; raises ConfigError for values that contradict each other.
 
@@ -380,7 +376,7 @@ def _leader_problems(options: Options, environ: Environ) -> list[str]:
         needs = {
             "--shards requires --leader-elect, whose leader assigns the resources to replicas": (
                 options["shards"] is not None
-            ),
+            )
         }
         return [problem for problem, is_set in needs.items() if is_set]
     problems = []

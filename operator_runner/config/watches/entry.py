@@ -186,8 +186,7 @@ class EntryReader:
                 fields.warning("role", f"the role has no tasks; {role}/tasks/main.yml is missing")
             return RunContent(role=role)
         report(
-            fields.location,
-            "must specify Role or Playbook; add `role: NAME` or `playbook: FILE`",
+            fields.location, "must specify Role or Playbook; add `role: NAME` or `playbook: FILE`"
         )
         return None
 

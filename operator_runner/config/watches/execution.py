@@ -42,8 +42,7 @@ def read_execution(fields: MapReader) -> JobTemplate | None:
     namespace = job.text("namespace")
     if namespace and not re.fullmatch(LABEL_PATTERN, namespace):
         job.problem(
-            "namespace",
-            f"invalid namespace {namespace!r}; write lower-case letters, digits and -",
+            "namespace", f"invalid namespace {namespace!r}; write lower-case letters, digits and -"
         )
     for name, value in _of_containers(job):
         check = check_image if name == "image" else check_resources

@@ -189,7 +189,7 @@ def _requirement(read: Json) -> Json:
             *read["allOf"],
             {"if": compares, "then": _or_in_another_case("values", has_values)},
             {"if": exists, "then": {"properties": {"values": {"maxItems": 0}}}},
-        ],
+        ]
     }
 
 

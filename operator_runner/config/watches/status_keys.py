@@ -189,8 +189,7 @@ def _check_roots(fields: MapReader, expression: str, location: Location) -> None
     root = re.match(r"(?:metadata|spec|status)(?=[.\[])", expression)
     if root is not None:
         fields.report.problem(
-            location,
-            f"{root[0]} is not one of {', '.join(_ROOTS)}; write resource.{expression}",
+            location, f"{root[0]} is not one of {', '.join(_ROOTS)}; write resource.{expression}"
         )
 
 

@@ -343,12 +343,7 @@ class _Rule:
             self._wake(ref, [old, new], text, coalesce=not what)
 
     def _wake(
-        self,
-        ref: ObjectRef,
-        states: Sequence[_SeenObject],
-        what: str,
-        *,
-        coalesce: bool = False,
+        self, ref: ObjectRef, states: Sequence[_SeenObject], what: str, *, coalesce: bool = False
     ) -> None:
         if not what:
             return

@@ -43,9 +43,7 @@ class RunStore:
     """The runs in progress and the last ones of each resource."""
 
     def __init__(
-        self,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        max_bytes: int = _MAX_BYTES,
+        self, clock: Callable[[], datetime] = lambda: datetime.now(UTC), max_bytes: int = _MAX_BYTES
     ) -> None:
         """Start empty; `clock` is the wall clock."""
         self._clock = clock

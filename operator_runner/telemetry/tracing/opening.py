@@ -59,10 +59,7 @@ _DISABLED = "Traces are disabled"
 
 @asynccontextmanager
 async def open_traces(
-    environ: Mapping[str, str],
-    defaults: Mapping[str, str],
-    parse: PathParser,
-    server: Attributes,
+    environ: Mapping[str, str], defaults: Mapping[str, str], parse: PathParser, server: Attributes
 ) -> AsyncIterator[Traces]:
     """Export traces as long as the block lasts; at its end, send what is left for some seconds.
 

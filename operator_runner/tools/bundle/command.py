@@ -143,9 +143,7 @@ def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Pa
 
 @click.command("bundle-validate")
 @click.argument(
-    "bundle",
-    default=Path("bundle"),
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    "bundle", default=Path("bundle"), type=click.Path(path_type=Path, exists=True, file_okay=False)
 )
 def validate_bundle(bundle: Path) -> None:
     """Validate BUNDLE with OLM's validators and scorecard.

@@ -150,18 +150,11 @@ def _settings(
     options = {**_run_flags.make_context("run", []).params, **lookup, "executor": executor}
     watches = load_watches(options, os.environ).watches
     settings = settings_from(options, os.environ, watches)
-    return replace(
-        settings,
-        proxy=Address("127.0.0.1", 0),
-        work_dir=work_dir / "runs",
-    ), watches
+    return replace(settings, proxy=Address("127.0.0.1", 0), work_dir=work_dir / "runs"), watches
 
 
 async def _diff(
-    settings: Settings,
-    watches: tuple[Watch, ...],
-    kubeconfig: Kubeconfig,
-    options: _DiffOptions,
+    settings: Settings, watches: tuple[Watch, ...], kubeconfig: Kubeconfig, options: _DiffOptions
 ) -> int:
     """Print the differences as they are found; return the exit status."""
     # Imported here because it takes a second, and `--help` does not need it.

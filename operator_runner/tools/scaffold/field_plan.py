@@ -169,12 +169,7 @@ def _with_fields(crd: Json, path: str, version: str, fields: Sequence[Field]) ->
 
 
 def _extended(
-    schema: Json,
-    fields: Sequence[Field],
-    place: str,
-    problems: list[str],
-    *,
-    is_item: bool = False,
+    schema: Json, fields: Sequence[Field], place: str, problems: list[str], *, is_item: bool = False
 ) -> Json:
     """Return the schema of an object with more fields; `problems` get what contradicts it."""
     properties = dict(schema.get("properties") or {})

@@ -104,10 +104,7 @@ def run_rows(found: Sequence[Json], now: datetime) -> list[Json]:
     if not starts:
         return []
     first = min(starts)
-    axis = {
-        "started": first.isoformat(),
-        "seconds": max((max(ends) - first).total_seconds(), 1.0),
-    }
+    axis = {"started": first.isoformat(), "seconds": max((max(ends) - first).total_seconds(), 1.0)}
     placed = [{**each, "seconds": _seconds(each, now)} for each in found]
     bars = timeline(placed, axis, "started", lambda run: ("", "", str(run.get("outcome") or "")))
     return [_run(each, asdict(bar)) for each, bar in zip(found, bars, strict=True)]

@@ -67,11 +67,7 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
         fields = spec_fields(watch, objects)
         for path, is_role in _contents(watch):
             sources.add(path, fields, is_role=is_role)
-    of_project = [
-        *_of_kinds(watches, file, objects),
-        *foreign_packages(folder),
-        *outdated(folder),
-    ]
+    of_project = [*_of_kinds(watches, file, objects), *foreign_packages(folder), *outdated(folder)]
     are_native = all(watch.native_types for watch in watches)
     groups = known_groups(watches, objects)
     return ordered([*of_project, *_Checker(sources, are_native, groups).findings()])
@@ -231,12 +227,7 @@ class _Checker:
             self._sources.found.append(Finding(path, error.lineno + offset, message))
 
     def _check_uses(
-        self,
-        path: Path,
-        text: Any,
-        used: Uses,
-        definitions: Definitions,
-        fields: SpecFields,
+        self, path: Path, text: Any, used: Uses, definitions: Definitions, fields: SpecFields
     ) -> None:
         def line(number: int, word: str) -> int:
             is_template = isinstance(text, int)

@@ -12,9 +12,7 @@ from operator_runner.tools.validate.values import has_marks
 
 _LOOKUPS = {"lookup", "query", "q"}
 _TEMPLATE_LOOKUPS = {"template", "ansible.builtin.template"}
-_GUARD_TESTS = {
-    *("defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined"),
-}
+_GUARD_TESTS = {*("defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined")}
 _ASSIGNMENTS = (nodes.Assign, nodes.AssignBlock)
 _GUARD_FILTERS = {"default", "d", "ansible.builtin.default"}
 ITEM = "*"
