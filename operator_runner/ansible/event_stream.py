@@ -72,14 +72,19 @@ def _is_event(message: Json) -> bool:
 
 
 @dataclass(slots=True)
-class EventStream:
-    """Reads what `runner.play` writes; the limit of `stream` is MAX_LINE_BYTES."""
+class LocalRun:
+    """A run in processes of this machine; see `executor.LaunchedRun`.
+
+    `stream` has what `runner.play` writes; its limit is MAX_LINE_BYTES.
+    """
 
     stream: asyncio.StreamReader
     exit_status: int | None = None
     """Exit status of ansible-playbook; None before the end, and if the play was not run."""
     left_processes: bool = False
     """Whether processes of the play are still running after its end."""
+    is_adopted: bool = False
+    """The process ends with the operator."""
     _decoder: LineDecoder = field(default_factory=LineDecoder)
 
     async def events(self) -> AsyncIterator[Json]:

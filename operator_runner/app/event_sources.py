@@ -145,7 +145,7 @@ class EventSources:
         )
         failures = FailedExpressions(
             handlers.emit,
-            self.uid,
+            self._uid,
             self.expressions,
             count=metrics.expression_failed,
             owns=handlers.owns,
@@ -217,8 +217,7 @@ class EventSources:
         yield "failed expressions", self.failed_expressions.run()
         yield "schedules", self.schedules.run()
 
-    def uid(self, ref: ObjectRef) -> str:
-        """Return the uid of a known primary resource, else an empty text."""
+    def _uid(self, ref: ObjectRef) -> str:
         return self.primary.uid(ref)
 
     def _stream_dependents(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:

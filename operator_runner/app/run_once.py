@@ -62,59 +62,40 @@ class RunOnce:
             await self._end()
 
     async def _find(self, kind: str, name: str) -> ObjectRef:
+        """Return the resource with this kind and name, in the version of its watch.
+
+        Raises ConfigError for a kind that no watch of the watches file has.
+        """
         watched = self._settings.namespaces
         default = watched[0] if len(watched) == 1 else self._namespace
-        return await find_resource(
-            kind,
-            name,
-            namespace=self._settings.once_namespace or default,
-            watches=self._watches,
-            file=str(self._settings.watches_file),
-            discovery=self._discovery,
-            cluster=self._cluster,
-        )
-
-
-async def find_resource(
-    kind: str,
-    name: str,
-    *,
-    namespace: str,
-    watches: Sequence[Watch],
-    file: str,
-    discovery: Discovery,
-    cluster: KubeCluster,
-) -> ObjectRef:
-    """Return the resource with this kind and name, in the version of its watch.
-
-    Raises ConfigError for a kind that no watch of the watches file has.
-    """
-    missing: list[str] = []
-    try:
-        served = await discovery.served()
-        for watch in watches:
-            try:
-                await discovery.resource(watch.gvk)
-            except NotFound as error:
-                missing.append(str(error))
-    except ApiError as error:
-        raise ConfigError(f"--once: {error}") from error
-    try:
-        kinds = [watch.gvk for watch in watches]
-        named = find_watched(kind, of_resources(served), kinds, file)
-    except ConfigError as error:
-        problems = dict.fromkeys([*error.problems, *missing])
-        raise ConfigError(f"--once: {'; '.join(problems)}") from error
-    namespaced = {each.gvk for each in served if each.namespaced}
-    found: list[ObjectRef] = []
-    for watch in watches:
-        if watch.gvk in named:
-            key = ObjectRef(watch.gvk, namespace if watch.gvk in namespaced else "", name)
-            found.append(key)
-            body = await cluster.get(key)
-            if body is not None and is_selected(body, watch):
-                return key
-    return found[0]
+        namespace = self._settings.once_namespace or default
+        missing: list[str] = []
+        try:
+            served = await self._discovery.served()
+            for watch in self._watches:
+                try:
+                    await self._discovery.resource(watch.gvk)
+                except NotFound as error:
+                    missing.append(str(error))
+        except ApiError as error:
+            raise ConfigError(f"--once: {error}") from error
+        try:
+            kinds = [watch.gvk for watch in self._watches]
+            file = str(self._settings.watches_file)
+            named = find_watched(kind, of_resources(served), kinds, file)
+        except ConfigError as error:
+            problems = dict.fromkeys([*error.problems, *missing])
+            raise ConfigError(f"--once: {'; '.join(problems)}") from error
+        namespaced = {each.gvk for each in served if each.namespaced}
+        found: list[ObjectRef] = []
+        for watch in self._watches:
+            if watch.gvk in named:
+                key = ObjectRef(watch.gvk, namespace if watch.gvk in namespaced else "", name)
+                found.append(key)
+                body = await self._cluster.get(key)
+                if body is not None and is_selected(body, watch):
+                    return key
+        return found[0]
 
 
 def exit_status(key: ObjectRef, result: ReconcileResult) -> int:

@@ -6,7 +6,7 @@ It has a server, certificates and a registration.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 import structlog
@@ -19,10 +19,10 @@ from operator_runner.conversion.certificates import (
 )
 from operator_runner.conversion.converter import Converter, Storage
 from operator_runner.conversion.registrar import Registrar, Service, Target, Url, read_crd
-from operator_runner.conversion.server import Converters, ReviewCallback, serve_conversions
+from operator_runner.conversion.server import serve_conversions
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError
-from operator_runner.core.model import GVK, Conversion, Json, Watch
+from operator_runner.core.model import GVK, Json, Watch
 from operator_runner.core.settings import WebhookSettings
 from operator_runner.kube.api import Api
 from operator_runner.kube.certificate_sources import (
@@ -44,43 +44,56 @@ _UNREACHABLE = (
 _log = structlog.get_logger(__name__)
 
 
-class Webhook:
-    """Converts objects for the API server, on every replica."""
+class ConversionService:
+    """Converts objects for the API server, on the leader and on all other replicas."""
 
     def __init__(
         self,
         settings: WebhookSettings,
-        converters: Converters,
-        kinds: Mapping[GVK, Sequence[Conversion]],
+        watches: Sequence[Watch],
         api: Api,
-        *,
-        crd_name: Callable[[GVK], Awaitable[str]],
-        on_review: ReviewCallback,
+        discovery: Discovery,
+        metrics: Metrics,
     ) -> None:
-        """Serve `converters` and register `kinds`; `crd_name` returns the CRD of a kind."""
+        """Serve nothing yet, and never if no watch has a conversion."""
         self._settings = settings
-        self._converters = converters
-        self._kinds = kinds
+        self._kinds = {watch.gvk: watch.conversions for watch in watches if watch.conversions}
+        self._converters = {
+            (gvk.group, gvk.kind): Converter(gvk, conversions, evaluate)
+            for gvk, conversions in self._kinds.items()
+        }
         self._api = api
-        self._crd_name = crd_name
-        self._answered = on_review
+        self._discovery = discovery
+        self._count = metrics.conversions.count
         self._serving = ServingCertificate()
         self._port = 0
         self._missing: Callable[[], str | None] = lambda: "the webhook has not started yet"
 
-    async def serve(self, stack: AsyncExitStack) -> None:
-        """Listen until `stack` is closed; raises ConfigError if the port cannot be used."""
+    async def serve(self, stack: AsyncExitStack, health: HealthChecks) -> None:
+        """Serve until `stack` is closed; raises ConfigError if the port cannot be used."""
+        if not self._kinds:
+            return
         server = await serve_conversions(
-            self._converters, self._settings.port, self._serving.context, self._answered
+            self._converters, self._settings.port, self._serving.context, self._count
         )
         stack.push_async_callback(server.stop)
         self._port = server.port
+        task = asyncio.create_task(self._run(), name="conversion webhook")
+        task.add_done_callback(_log_failure)
+        stack.push_async_callback(end_tasks, [task])
+        health.ready("conversion", self.missing)
+        # Without this task certificates expire: the kubelet has to restart the process.
+        health.live("conversion", lambda: "failed, see the log" if task.done() else None)
 
     def missing(self) -> str | None:
         """Return why requests cannot be served, for /readyz; None if they can."""
         return self._missing()
 
-    async def run(self) -> None:
+    async def _crd_name(self, gvk: GVK) -> str:
+        resource = await self._discovery.resource(gvk)
+        return f"{resource.plural}.{gvk.group}"
+
+    async def _run(self) -> None:
         """Keep the certificates current until cancelled."""
         folder = self._settings.cert_dir
         if self._settings.cert_dir_given or has_certificate_files(folder):
@@ -91,7 +104,7 @@ class Webhook:
         target = await self._target()
         if target is None:
             # Not a reason to be unready: the API server does not call this process.
-            self._missing = _nothing
+            self._missing = lambda: None
             _log.warning("Conversion webhook is not registered", error=_UNREACHABLE)
             await asyncio.Event().wait()
             return
@@ -136,53 +149,6 @@ class Webhook:
             return Url(settings.host, self._port, replaces_service=True)
         host = await reachable_host(self._api.connection.server)
         return Url(host, self._port) if host else None
-
-
-def _nothing() -> None:
-    return None
-
-
-class ConversionService:
-    """Serves conversions until the process ends, on the leader and on all other replicas."""
-
-    def __init__(
-        self,
-        settings: WebhookSettings,
-        watches: Sequence[Watch],
-        api: Api,
-        discovery: Discovery,
-        metrics: Metrics,
-    ) -> None:
-        """Serve nothing yet, and never if no watch has a conversion."""
-        converting = [watch for watch in watches if watch.conversions]
-        converters = {
-            (watch.gvk.group, watch.gvk.kind): Converter(watch.gvk, watch.conversions, evaluate)
-            for watch in converting
-        }
-        self._discovery = discovery
-        kinds = {watch.gvk: watch.conversions for watch in converting}
-        count = metrics.conversions.count
-        self._webhook = (
-            Webhook(settings, converters, kinds, api, crd_name=self._crd_name, on_review=count)
-            if kinds
-            else None
-        )
-
-    async def serve(self, stack: AsyncExitStack, health: HealthChecks) -> None:
-        """Serve until `stack` is closed; raises ConfigError if the port cannot be used."""
-        if self._webhook is None:
-            return
-        await self._webhook.serve(stack)
-        task = asyncio.create_task(self._webhook.run(), name="conversion webhook")
-        task.add_done_callback(_log_failure)
-        stack.push_async_callback(end_tasks, [task])
-        health.ready("conversion", self._webhook.missing)
-        # Without this task certificates expire: the kubelet has to restart the process.
-        health.live("conversion", lambda: "failed, see the log" if task.done() else None)
-
-    async def _crd_name(self, gvk: GVK) -> str:
-        resource = await self._discovery.resource(gvk)
-        return f"{resource.plural}.{gvk.group}"
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
-import yaml
 
 from operator_runner.app import operator as app
 from operator_runner.config.flags import (
@@ -41,6 +40,7 @@ from operator_runner.reconcile.results import (
 )
 from operator_runner.telemetry import logs
 from operator_runner.testing.cluster_objects import ClusterObjects
+from operator_runner.tools.yaml_io import read_objects
 
 _USER_AGENT = "operator-runner-testing"
 _UNUSUAL: Mapping[type[ReconcileResult], str] = {
@@ -120,8 +120,9 @@ class _Server:
     async def install(self, files: Sequence[str]) -> None:
         """Install the CRDs in these files and wait until they are served."""
         for file in files:
-            for crd in _crds(Path(file)):
-                if await self._objects.install_crd(crd, file):
+            for crd in read_objects([Path(file)]):
+                is_crd = crd["kind"] == "CustomResourceDefinition"
+                if is_crd and await self._objects.install_crd(crd, file):
                     self._installed.append(crd["metadata"]["name"])
 
     async def uninstall(self) -> None:
@@ -195,17 +196,6 @@ class _Server:
             kinds = ", ".join(dict.fromkeys(str(watch.gvk) for watch in self._watches))
             raise ConfigError(f"no watch for kind {gvk}; the watches file has {kinds}")
         return next((watch for watch in same if watch.gvk == gvk), same[0])
-
-
-def _crds(file: Path) -> list[Json]:
-    """Return the CRDs in a file."""
-    with file.open() as stream:
-        documents = list(yaml.safe_load_all(stream))
-    return [
-        each
-        for each in documents
-        if isinstance(each, dict) and each.get("kind") == "CustomResourceDefinition"
-    ]
 
 
 def _result(result: ReconcileResult) -> Json:

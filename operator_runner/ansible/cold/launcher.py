@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import IO
 
 from operator_runner.ansible.child_process import end_tree
-from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
+from operator_runner.ansible.event_stream import MAX_LINE_BYTES, LocalRun
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.errors import RunError
-from operator_runner.core.model import Json, RunRequest
+from operator_runner.core.model import RunRequest
 from operator_runner.core.settings import DISABLED_PATCHES, AnsibleSettings
 
 _GRACE_SECONDS = 10.0
@@ -26,36 +26,23 @@ _PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.cold.run")
 
 
 @dataclass(slots=True)
-class ColdRun:
-    """A run in a process of its own; see `executor.LaunchedRun`."""
+class ColdRun(LocalRun):
+    """A run in a process of its own; `process` and `stderr` are set."""
 
-    _process: asyncio.subprocess.Process
-    _stderr: IO[bytes]
-    _stream: EventStream
-
-    def events(self) -> AsyncIterator[Json]:
-        """See `executor.LaunchedRun`."""
-        return self._stream.events()
-
-    @property
-    def left_processes(self) -> bool:
-        """See `executor.LaunchedRun`."""
-        return self._stream.left_processes
-
-    @property
-    def is_adopted(self) -> bool:
-        """Return False: the process ends with the operator."""
-        return False
+    process: asyncio.subprocess.Process | None = None
+    stderr: IO[bytes] | None = None
 
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
-        status = await self._process.wait()
-        if self._stream.exit_status is None:
-            self._stderr.seek(0)
-            text = self._stderr.read().decode(errors="replace").strip()
+        assert self.process is not None
+        assert self.stderr is not None
+        status = await self.process.wait()
+        if self.exit_status is None:
+            self.stderr.seek(0)
+            text = self.stderr.read().decode(errors="replace").strip()
             last = text.splitlines()[-1] if text else f"exit status {status}"
             raise RunError(f"ansible-runner could not run the play: {last}")
-        return self._stream.exit_status
+        return self.exit_status
 
 
 class ColdLauncher:
@@ -88,6 +75,6 @@ class ColdLauncher:
                 assert process.stdout is not None
                 process.stdin.write(json.dumps(arguments).encode())
                 process.stdin.close()
-                yield ColdRun(process, stderr, EventStream(process.stdout))
+                yield ColdRun(process.stdout, process=process, stderr=stderr)
             finally:
                 await end_tree(process, _GRACE_SECONDS)

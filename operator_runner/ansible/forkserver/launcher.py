@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from operator_runner.ansible.cold.launcher import ColdLauncher, ColdRun
-from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
+from operator_runner.ansible.event_stream import MAX_LINE_BYTES, LocalRun
 from operator_runner.ansible.forkserver.messages import message
 from operator_runner.ansible.forkserver.server_process import (
     ForkServer,
@@ -50,35 +50,18 @@ class _CannotLoad(RunError):
     """No server can load Ansible now, such as in the middle of an upgrade of its files."""
 
 
-@dataclass(slots=True)
-class WarmRun:
-    """A run in progress."""
-
-    _stream: EventStream
-
-    def events(self) -> AsyncIterator[Json]:
-        """See `executor.LaunchedRun`."""
-        return self._stream.events()
-
-    @property
-    def left_processes(self) -> bool:
-        """See `executor.LaunchedRun`."""
-        return self._stream.left_processes
-
-    @property
-    def is_adopted(self) -> bool:
-        """Return False: the process ends with the operator."""
-        return False
+class WarmRun(LocalRun):
+    """A run in a fork."""
 
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
-        if self._stream.exit_status is None:
+        if self.exit_status is None:
             raise RunError(
                 "the run's process was killed before the play had ended, often because memory is"
                 " short; raise the memory limit of the operator, or lower"
                 " --max-concurrent-reconciles"
             )
-        return self._stream.exit_status
+        return self.exit_status
 
 
 class IdleTimer:
@@ -233,7 +216,7 @@ class WarmLauncher:
                     yield run
                 return
             try:
-                yield WarmRun(EventStream(fork.reader))
+                yield WarmRun(fork.reader)
             finally:
                 await fork.end()
 

@@ -21,7 +21,7 @@ from operator_runner.config.watches.keys import (
     STANDARD_FIELDS,
 )
 from operator_runner.config.watches.lookup import Lookup, has_tasks
-from operator_runner.config.watches.map_reader import MapReader, maps
+from operator_runner.config.watches.map_reader import MapReader, maps, read_gvk, required_gvk
 from operator_runner.config.watches.schedules import read_schedule
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
 from operator_runner.config.watches.status_keys import read_ready_when, read_status, read_wake_on
@@ -119,7 +119,7 @@ class EntryReader:
         return replace(watch, status=status, wake_on=wake_on, ready_when=ready_when)
 
     def _gvk(self, fields: MapReader) -> GVK:
-        gvk = _read_gvk(fields)
+        gvk = read_gvk(fields)
         for name, value in (("version", gvk.version), ("kind", gvk.kind)):
             if not value:
                 wrong = f"invalid GVK: {_go_text(gvk)}: {name} must not be empty"
@@ -201,10 +201,6 @@ def _qualified_name(fields: MapReader, key: str, example: str) -> str:
     return name
 
 
-def _read_gvk(fields: MapReader) -> GVK:
-    return GVK(fields.text("group"), fields.text("version"), fields.text("kind"))
-
-
 def _go_text(gvk: GVK) -> str:
     # As in ansible-operator's messages, the slash is kept even if the group is empty.
     return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
@@ -216,7 +212,7 @@ def _kinds(fields: MapReader, name: str) -> frozenset[GVK]:
         for part in ("version", "kind"):
             if not entry.text(part):
                 entry.warning(part, "must not be empty; the entry is ignored")
-    return frozenset(_read_gvk(entry) for entry in entries)
+    return frozenset(read_gvk(entry) for entry in entries)
 
 
 def _ownership(fields: MapReader, *, is_strict: bool) -> Ownership:
@@ -366,7 +362,7 @@ def _selector(fields: MapReader) -> LabelSelector:
 
 
 def _trigger(fields: MapReader) -> ObjectTrigger:
-    gvk = _required_gvk(fields)
+    gvk = required_gvk(fields)
     name, matching = _filled_expression(fields, "name"), _filled_expression(fields, "matching")
     if name is not None and matching is not None:
         fields.problem(
@@ -382,15 +378,8 @@ def _trigger(fields: MapReader) -> ObjectTrigger:
     )
 
 
-def _required_gvk(fields: MapReader) -> GVK:
-    for key in ("version", "kind"):
-        if not fields.text(key):
-            fields.problem(key, f"{key} must not be empty; add `{key}:`")
-    return _read_gvk(fields)
-
-
 def _reference(fields: MapReader) -> Reference:
-    gvk = _required_gvk(fields)
+    gvk = required_gvk(fields)
     name, selector = _filled_expression(fields, "name"), _filled_expression(fields, "selector")
     if name is None and selector is None:
         fields.problem("name", "name must not be empty; add `name:` or `selector:`")

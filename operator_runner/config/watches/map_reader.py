@@ -16,7 +16,7 @@ from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.keys import Key, Shape
 from operator_runner.core.durations import DURATION_HINT, parse_duration
-from operator_runner.core.model import Json
+from operator_runner.core.model import GVK, Json
 
 
 def maps(
@@ -28,6 +28,19 @@ def maps(
             yield MapReader(item.value or {}, item.location, report, known)
         else:
             report.problem(item.location, _refusal(item, "a map of keys and values"))
+
+
+def read_gvk(fields: MapReader) -> GVK:
+    """Return group, version and kind of a map."""
+    return GVK(fields.text("group"), fields.text("version"), fields.text("kind"))
+
+
+def required_gvk(fields: MapReader) -> GVK:
+    """Return group, version and kind of a map; report those that must be there."""
+    for key in ("version", "kind"):
+        if not fields.text(key):
+            fields.problem(key, f"{key} must not be empty; add `{key}:`")
+    return read_gvk(fields)
 
 
 class MapReader:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.diagnostics import Location
 from operator_runner.config.watches.keys import NAME_PATTERN
-from operator_runner.config.watches.map_reader import MapReader
-from operator_runner.core.model import GVK, DeclaredCondition, DeclaredStatus, WakeOn, Watch
+from operator_runner.config.watches.map_reader import MapReader, required_gvk
+from operator_runner.core.model import DeclaredCondition, DeclaredStatus, WakeOn, Watch
 
 CONDITION_TYPE_PATTERN = (
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
@@ -38,10 +38,7 @@ def read_wake_on(fields: MapReader, watch: Watch) -> tuple[WakeOn, ...]:
     watched = {each.gvk for each in watch.references} | {each.gvk for each in watch.triggers}
     found = []
     for entry in fields.each("wakeOn"):
-        for key in ("version", "kind"):
-            if not entry.text(key):
-                entry.problem(key, f"{key} must not be empty; add `{key}:`")
-        gvk = _gvk(entry)
+        gvk = required_gvk(entry)
         if gvk not in watched and not watch.watch_dependent_resources:
             entry.warning(
                 "kind",
@@ -208,7 +205,3 @@ def _reads(root: str, expression: str) -> bool:
     except ValueError:
         return False  # reported before
     return read is None or root in read
-
-
-def _gvk(entry: MapReader) -> GVK:
-    return GVK(entry.text("group"), entry.text("version"), entry.text("kind"))

@@ -7,7 +7,7 @@ import secrets
 import tempfile
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -77,7 +77,7 @@ async def _serve(
         async with serving(application(feed, OperatorDetails(reader), token), port) as bound:
             url = f"http://127.0.0.1:{bound}/{token}/"
             click.echo(f"Serving {url}\nPress Ctrl-C to stop.")
-            with _opened(url) if browse else _not_opened():
+            with _opened(url) if browse else nullcontext():
                 await reader.run()
 
 
@@ -96,8 +96,3 @@ def _opened(url: str) -> Iterator[None]:
             yield
         finally:
             opening.cancel()
-
-
-@contextmanager
-def _not_opened() -> Iterator[None]:
-    yield

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
+from operator_runner.ansible.event_stream import MAX_LINE_BYTES, LocalRun
 from operator_runner.core.errors import RunError
 from operator_runner.net.connections import Connections
 from operator_runner.net.serving_certificate import server_context
@@ -109,7 +109,7 @@ async def test_a_flood_of_events_leaves_others_their_turn() -> None:
 
 
 @asynccontextmanager
-async def written_by_run(data: bytes) -> AsyncIterator[EventStream]:
+async def written_by_run(data: bytes) -> AsyncIterator[LocalRun]:
     """Give the stream of a run that has written these bytes, as far as they are read."""
     ours, theirs = socket.socketpair()
 
@@ -120,7 +120,7 @@ async def written_by_run(data: bytes) -> AsyncIterator[EventStream]:
     writer = asyncio.create_task(asyncio.to_thread(write))
     reader, closing = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
     try:
-        yield EventStream(reader)
+        yield LocalRun(reader)
     finally:
         closing.close()
         await writer
