@@ -193,9 +193,13 @@ def _documented_parameters(path: str, collection: str | None) -> frozenset[str] 
 
     A module runs with any documentation, in any language.
     """
+    beside = Path(path).with_suffix(".yml")
     try:
         document = get_docstring(
-            path, loaders.fragment_loader, collection_name=collection, plugin_type="module"
+            str(beside) if beside.exists() else path,
+            loaders.fragment_loader,
+            collection_name=collection,
+            plugin_type="module",
         )[0]
         options = (document or {}).get("options")
         if not options or "free_form" in options:

@@ -4,49 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = """
-module: requeue_after
-short_description: Reconcile the resource again after some time
-description:
-  - Asks the operator that runs the role to run it again for the same resource, after a period.
-  - The play continues. The period starts when the play has ended and the status is written.
-  - Of several such tasks in a play, the first one counts. If the play fails, the operator
-    retries after a backoff instead.
-  - Outside of an operator the module has no effect.
-author:
-  - operator-runner authors
-options:
-  time:
-    description:
-      - The period, in hours, minutes and seconds.
-      - With V(0s) the next run starts after the reconcile period.
-    type: str
-    required: true
-attributes:
-  check_mode:
-    description: The period is returned in check mode, too.
-    support: full
-"""
-
-EXAMPLES = """
-- name: Run again soon while the database does not exist
-  operator_sdk.util.requeue_after:
-    time: 30s
-  when: not database.resources
-
-- name: Renew the certificate in time
-  operator_sdk.util.requeue_after:
-    time: 1h30m
-"""
-
-RETURN = """
-period:
-  description: The period, as it was given; the operator reads it from here.
-  returned: success
-  type: str
-  sample: 1h30m
-"""
-
 import re
 
 from ansible.module_utils.basic import AnsibleModule
