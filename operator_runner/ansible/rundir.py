@@ -28,7 +28,7 @@ from operator_runner.ansible.sandbox.isolation_probe import ProbeResult, probe_i
 from operator_runner.ansible.temp_dirs import TempDirs
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, ObjectRef, RunRequest
-from operator_runner.core.settings import AnsibleSettings
+from operator_runner.core.settings import DEFAULT_WORK_DIR, AnsibleSettings
 
 _SHARED = "shared"
 """Directory below the work dir that all runs can read."""
@@ -38,6 +38,8 @@ LOCK_FILE = ".lock"
 PLAYBOOK = "main.json"
 """The playbook of a role, in project/."""
 _VARIABLES = "extravars"
+_IMAGE_WORK_DIR = Path("/var/lib/operator-runner")
+"""Outside of /tmp, whose files only mount namespaces can hide from runs (see sandbox/)."""
 _OFTEN_EMPTY = ("fact_cache", "job_events")
 """Directories that ansible-runner makes among the artifacts of each run."""
 
@@ -280,6 +282,24 @@ class RunDirs:
                 break
             with contextlib.suppress(OSError):  # not empty, or does not exist
                 parent.rmdir()
+
+
+def resolve_work_dir(
+    work_dir: Path, default: Path = DEFAULT_WORK_DIR, image_dir: Path = _IMAGE_WORK_DIR
+) -> Path:
+    """Return the directory to use for `work_dir`; if it is another one, make a link to it.
+
+    A volume that is mounted at the default path is used. Anything else there may have been left by
+    a run of an earlier process.
+    """
+    if work_dir != default or os.path.ismount(default):
+        return work_dir
+    if not os.access(image_dir, os.W_OK | os.X_OK):
+        return work_dir
+    with contextlib.suppress(OSError):  # the link is only for convenience
+        default.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        default.symlink_to(image_dir)
+    return image_dir
 
 
 def create_work_dir(base: Path) -> Path:

@@ -13,8 +13,7 @@ import structlog
 
 from operator_runner.ansible.plugin_memory import plugins_beside, plugins_of_collections
 from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
-from operator_runner.ansible.rundir import RunDirs
-from operator_runner.ansible.work_dir import resolve_work_dir
+from operator_runner.ansible.rundir import RunDirs, resolve_work_dir
 from operator_runner.config.watches.declared_variables import declared_variables
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.model import Watch

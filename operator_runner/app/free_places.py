@@ -13,8 +13,7 @@ from typing import Any
 
 import structlog
 
-from operator_runner.ansible.rundir import LOCK_FILE
-from operator_runner.ansible.work_dir import resolve_work_dir
+from operator_runner.ansible.rundir import LOCK_FILE, resolve_work_dir
 from operator_runner.config.flags.options import METRICS_ADDRESS
 from operator_runner.core.settings import Address
 

@@ -15,9 +15,8 @@ from operator_runner import __version__
 from operator_runner.ansible.background_launcher import BackgroundLauncher, open_in_background
 from operator_runner.ansible.executor import check_patches, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
-from operator_runner.ansible.rundir import create_work_dir
+from operator_runner.ansible.rundir import create_work_dir, resolve_work_dir
 from operator_runner.ansible.templating.effective_types import log_types
-from operator_runner.ansible.work_dir import resolve_work_dir
 from operator_runner.app.ansible_setup import log_plugins_with_memory, variable_names_of
 from operator_runner.app.endpoints import (
     open_metrics,

@@ -7,8 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +23,28 @@ from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.network import MAX_NODES
 
 
-@click.group()
+class _ClusterGroup(click.Group):
+    """A group whose commands print errors of the cluster, and end gracefully on signals."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Execute a command and set the exit status."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)
+        try:
+            return super().invoke(ctx)
+        except ClusterError as error:
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted", err=True)
+            sys.exit(INTERRUPTED)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            hint = "Free some space, or point XDG_STATE_HOME and XDG_CACHE_HOME to a larger disk."
+            raise click.ClickException(f"{error.filename}: the disk is full\n{hint}") from error
+
+
+@click.group(cls=_ClusterGroup)
 def cluster() -> None:
     """Run a local Kubernetes cluster."""
 
@@ -66,26 +86,24 @@ def up(
     """Start a cluster, or check a running one."""
     if control_plane_only and nodes:
         raise click.UsageError("--control-plane-only has no nodes: leave out --nodes")
-    with _errors():
-        this = Cluster(name)
-        this.up(
-            control_plane_only=control_plane_only,
-            port=port,
-            install_packages=install_packages,
-            admission_plugins=admission_plugins,
-            audit_policy=audit_policy,
-            nodes=nodes,
-        )
-        click.echo(f"KUBECONFIG={this.kubeconfig}")
-        click.echo(f"kubectl:   {this.bin / 'kubectl'}")
+    this = Cluster(name)
+    this.up(
+        control_plane_only=control_plane_only,
+        port=port,
+        install_packages=install_packages,
+        admission_plugins=admission_plugins,
+        audit_policy=audit_policy,
+        nodes=nodes,
+    )
+    click.echo(f"KUBECONFIG={this.kubeconfig}")
+    click.echo(f"kubectl:   {this.bin / 'kubectl'}")
 
 
 @cluster.command()
 @_named
 def down(name: str) -> None:
     """Remove a cluster with all its data."""
-    with _errors():
-        Cluster(name).down()
+    Cluster(name).down()
 
 
 @cluster.command()
@@ -95,18 +113,17 @@ def status(name: str) -> None:
 
     The exit status is 1 if one is unhealthy.
     """
-    with _errors():
-        this = Cluster(name)
-        parts = this.status()
-        table = Table("part", "pid", "state", "log", box=None)
-        for part in parts:
-            pid = "-" if part.pid is None else str(part.pid)
-            table.add_row(part.name, pid, part.problem or "healthy", str(part.log))
-        # Not cut off where the output is a file or a pipe.
-        Console(width=None if sys.stdout.isatty() else 300, highlight=False).print(table)
-        click.echo(f"KUBECONFIG={this.kubeconfig}")
-        if any(part.problem for part in parts):
-            sys.exit(1)
+    this = Cluster(name)
+    parts = this.status()
+    table = Table("part", "pid", "state", "log", box=None)
+    for part in parts:
+        pid = "-" if part.pid is None else str(part.pid)
+        table.add_row(part.name, pid, part.problem or "healthy", str(part.log))
+    # Not cut off where the output is a file or a pipe.
+    Console(width=None if sys.stdout.isatty() else 300, highlight=False).print(table)
+    click.echo(f"KUBECONFIG={this.kubeconfig}")
+    if any(part.problem for part in parts):
+        sys.exit(1)
 
 
 @cluster.command()
@@ -116,11 +133,10 @@ def env(name: str) -> None:
 
     Use it as: eval "$(operator-runner cluster env)"
     """
-    with _errors():
-        this = Cluster(name)
-        this.status()
-        click.echo(f"export KUBECONFIG={shlex.quote(str(this.kubeconfig))}")
-        click.echo(f"export PATH={shlex.quote(str(this.home.tools))}:$PATH")
+    this = Cluster(name)
+    this.status()
+    click.echo(f"export KUBECONFIG={shlex.quote(str(this.kubeconfig))}")
+    click.echo(f"export PATH={shlex.quote(str(this.home.tools))}:$PATH")
 
 
 @cluster.command()
@@ -131,10 +147,9 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
 
     The archives are those of `docker save` and `cluster pack`.
     """
-    with _errors():
-        for archive in archives:
-            for image in Cluster(name).load(archive):
-                click.echo(image)
+    for archive in archives:
+        for image in Cluster(name).load(archive):
+            click.echo(image)
 
 
 @cluster.command()
@@ -145,8 +160,7 @@ def pack(spec: Path, archive: Path) -> None:
 
     SPEC is the YAML file that lists them, and ARCHIVE the image.
     """
-    with _errors():
-        click.echo(image_packing.pack(spec, archive).tag)
+    click.echo(image_packing.pack(spec, archive).tag)
 
 
 @cluster.command(
@@ -159,13 +173,12 @@ def exec_(name: str, command: tuple[str, ...]) -> None:
 
     KUBECONFIG is set, and kubectl and ctr are on PATH.
     """
-    with _errors():
-        argv, environment = Cluster(name).command(command)
-        sys.stdout.flush()
-        try:
-            os.execvpe(argv[0], argv, environment)  # noqa: S606 - it takes this process's place
-        except FileNotFoundError as error:
-            raise ClusterError(f"{argv[0]}: no such program") from error
+    argv, environment = Cluster(name).command(command)
+    sys.stdout.flush()
+    try:
+        os.execvpe(argv[0], argv, environment)  # noqa: S606 - it takes this process's place
+    except FileNotFoundError as error:
+        raise ClusterError(f"{argv[0]}: no such program") from error
 
 
 @cluster.command()
@@ -173,8 +186,7 @@ def exec_(name: str, command: tuple[str, ...]) -> None:
 @click.argument("part")
 def stop(name: str, part: str) -> None:
     """Stop one part, such as etcd or kubelet."""
-    with _errors():
-        Cluster(name).stop_part(part)
+    Cluster(name).stop_part(part)
 
 
 @cluster.command()
@@ -182,8 +194,7 @@ def stop(name: str, part: str) -> None:
 @click.argument("part")
 def start(name: str, part: str) -> None:
     """Start a stopped part."""
-    with _errors():
-        Cluster(name).start_part(part)
+    Cluster(name).start_part(part)
 
 
 @cluster.group()
@@ -195,8 +206,7 @@ def olm() -> None:
 @_named
 def olm_up(name: str) -> None:
     """Install OLM, or check a running one."""
-    with _errors():
-        Cluster(name).install_olm()
+    Cluster(name).install_olm()
 
 
 @olm.command("serve")
@@ -205,29 +215,9 @@ def olm_up(name: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 def olm_serve(name: str, catalog: str | None, folder: Path) -> None:
     """Serve a copy of the file-based catalog in FOLDER to OLM."""
-    with _errors():
-        source = Cluster(name).serve_catalog(catalog or folder.resolve().name, folder)
-        namespace, _, called = source.partition("/")
-        click.echo(f"source: {called}\nsourceNamespace: {namespace}")
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Print errors and set the exit status; end commands gracefully on signals."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    try:
-        yield
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from error
-    except KeyboardInterrupt:
-        click.echo("Interrupted", err=True)
-        sys.exit(INTERRUPTED)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        hint = "Free some space, or point XDG_STATE_HOME and XDG_CACHE_HOME to a larger disk."
-        raise click.ClickException(f"{error.filename}: the disk is full\n{hint}") from error
+    source = Cluster(name).serve_catalog(catalog or folder.resolve().name, folder)
+    namespace, _, called = source.partition("/")
+    click.echo(f"source: {called}\nsourceNamespace: {namespace}")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Make forks behave as programs of their own: signals, new streams, exit."""
+"""Make forks behave as programs of their own: signals, new streams, exit; room for frames."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from operator_runner.ansible.process_tree import END_SIGNALS
 
@@ -182,3 +182,25 @@ def finish_process(status: int) -> int:
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+
+
+_T = TypeVar("_T")
+
+_SLOTS = 70_000
+"""A frame of this many slots, 8 bytes each, needs a chunk of 1 MiB and leaves 460 KiB of it, which
+is room for some 4,000 calls within calls."""
+
+
+def call_with_room(function: Callable[[], _T]) -> _T:
+    """Call the function with one piece of memory for the frames of all that it calls.
+
+    CPython (3.11 and later) keeps frames in chunks of 16 KiB. It asks the kernel for the next chunk
+    when a call does not fit, and gives it back when that call returns: a loop that calls from just
+    below the boundary pays 40 µs for each call instead of 0.03 µs. Which loops of a play do depends
+    on nothing but the depth of its stack. A frame that is larger than a chunk gets one of the next
+    power of two, and the frames above it fill what it leaves; memory is used where it is touched.
+    """
+    return function()
+
+
+call_with_room.__code__ = call_with_room.__code__.replace(co_stacksize=_SLOTS)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 import psutil
 
 from operator_runner.ansible.forkserver.compiled_templates import RoleFiles, compile_file
-from operator_runner.ansible.forkserver.forks import fork, open_streams
+from operator_runner.ansible.forkserver.forks import call_with_room, fork, open_streams
 from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
 from operator_runner.ansible.forkserver.messages import (
     MAX_MESSAGE_BYTES,
@@ -32,7 +32,6 @@ from operator_runner.ansible.forkserver.messages import (
     wait_readable,
 )
 from operator_runner.ansible.forkserver.preload import preload, prepare_for_many_forks
-from operator_runner.ansible.forkserver.stack_memory import call_with_room
 from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.process_tree import (
     END_SIGNALS,

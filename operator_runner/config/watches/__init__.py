@@ -7,9 +7,8 @@ of an entry, for the loader and for the `schema` of editors.
 
 from __future__ import annotations
 
-from operator_runner.config.watches.loader import Loaded, load
+from operator_runner.config.watches.loader import Loaded, load, summarize
 from operator_runner.config.watches.schema import schema
 from operator_runner.config.watches.selection import is_selected
-from operator_runner.config.watches.summary import summarize
 
 __all__ = ["Loaded", "is_selected", "load", "schema", "summarize"]

@@ -17,13 +17,49 @@ from yaml.scanner import Scanner
 
 from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.expand import Expanded
-from operator_runner.config.watches.scalars import Scalar, resolve
 
 _PLAIN = "plain"
 _TEXT = "tag:yaml.org,2002:str"
 _RESOLVED = {_PLAIN, *(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "null"))}
 _MERGE = "<<"
 _UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+_WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+for _word in ("y", "yes", "true", "on"):
+    _WORDS |= dict.fromkeys((_word, _word.capitalize(), _word.upper()), True)
+for _word in ("n", "no", "false", "off"):
+    _WORDS |= dict.fromkeys((_word, _word.capitalize(), _word.upper()), False)
+for _word in (".inf", ".Inf", ".INF"):
+    _WORDS |= {_word: float("inf"), f"+{_word}": float("inf"), f"-{_word}": float("-inf")}
+_WORDS |= dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
+
+_INTEGERS = (
+    (re.compile(r"[-+]?0[xX][0-9a-fA-F]+"), 16),
+    (re.compile(r"[-+]?0[oO]?[0-7]+"), 8),
+    (re.compile(r"[-+]?0[bB][01]+"), 2),
+    (re.compile(r"[-+]?(0|[1-9][0-9]*)"), 10),
+)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+
+def resolve_scalar(text: str) -> Scalar:
+    """Return the value of an unquoted scalar without a tag.
+
+    The rules are those of the YAML 1.1 reader of ansible-operator, which differ from PyYAML's in
+    places that users meet: `1e3` is a number, `1:30` and `2024-05-01` are text, `y` is true.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    digits = text.replace("_", "")
+    for pattern, base in _INTEGERS:
+        if pattern.fullmatch(digits):
+            return int(re.sub("[oO]", "", digits) if base == 8 else digits, base)  # noqa: PLR2004
+    return float(digits) if _FLOAT.fullmatch(digits) else text
+
 
 Value: TypeAlias = "Scalar | tuple[YamlValue, ...] | Mapping[str, YamlValue]"
 
@@ -77,7 +113,7 @@ def parse(source: Expanded, report: Diagnostics) -> YamlValue | None:
 
 
 class _Loader(Reader, Scanner, Parser, Composer):
-    """PyYAML up to its nodes; `scalars` resolves plain scalars."""
+    """PyYAML up to its nodes; `resolve_scalar` resolves plain scalars."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -136,7 +172,7 @@ class _Builder:
             if node.tag != _TEXT:
                 self._report.warning(location, f"the tag {node.tag} is unknown; its text is used")
             return text
-        value = resolve(text)
+        value = resolve_scalar(text)
         if isinstance(value, float) and not math.isfinite(value):
             self._report.problem(location, f"{text} is not a JSON number; quote it to make it text")
             return None

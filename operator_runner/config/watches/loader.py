@@ -1,8 +1,8 @@
-"""From the file to watches: read, expand the environment, parse, check."""
+"""From the file to watches: read, expand the environment, parse, check; and a summary of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from operator_runner.config.watches.expand import expand
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.versions import with_watched_versions
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import Watch
+from operator_runner.core.model import Deselection, Finalizer, RunContent, Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +75,29 @@ def _read(path: Path) -> str:
         raise ConfigError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the file: {error.strerror or error}") from error
+
+
+def summarize(watches: Sequence[Watch]) -> Iterator[str]:
+    """Yield, for each kind, its role or playbook, its finalizer and its deselection.
+
+    Example: `shop.example.com/v1, Kind=Web: role /opt/ansible/roles/web`.
+    """
+    for watch in watches:
+        parts = [_content(watch.content)]
+        if watch.finalizer is not None:
+            parts.append(f"finalizer {watch.finalizer.name}: {_cleanup(watch.finalizer)}")
+        if watch.deselection is not None:
+            name = watch.deselection.annotation
+            parts.append(f"deselection {name}: {_cleanup(watch.deselection)}")
+        yield f"{watch.gvk}: {'; '.join(parts)}"
+
+
+def _content(content: RunContent) -> str:
+    word = "playbook" if content.role is None else "role"
+    return f"{word} {content.path}"
+
+
+def _cleanup(cleanup: Finalizer | Deselection) -> str:
+    content = "the same" if cleanup.content is None else _content(cleanup.content)
+    with_vars = f" with {', '.join(cleanup.vars)}" if cleanup.vars else ""
+    return f"{content}{with_vars}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -71,10 +71,13 @@ class RunsApi:
         app.router.add_get(f"{ROOT}/runs", self._runs)
         app.router.add_get(f"{ROOT}/runs/{{id}}", self._run)
         app.router.add_get(f"{ROOT}/runs/{{id}}/output", self._output)
-        app.router.add_get(f"{ROOT}/queue", self._queue)
-        app.router.add_get(f"{ROOT}/schedules", self._schedules)
-        app.router.add_get(f"{ROOT}/drift", self._drift)
-        app.router.add_get(f"{ROOT}/dependents", self._dependents)
+        for name, items in (
+            ("queue", self._queue),
+            ("schedules", lambda: map(_schedule_json, self._view.schedules())),
+            ("drift", lambda: map(_drift_json, self._view.drifts())),
+            ("dependents", self._dependents),
+        ):
+            app.router.add_get(f"{ROOT}/{name}", _list_handler(items))
 
     async def _root(self, _request: web.Request) -> web.Response:
         return _json(self._view.identity())
@@ -133,32 +136,13 @@ class RunsApi:
         await response.write_eof()
         return response
 
-    async def _queue(self, request: web.Request) -> web.Response:
+    def _queue(self) -> Iterator[Json]:
         now = self._clock()
-        items = [_queue_json(each, now) for each in self._view.queue()]
-        return _json({"items": _chosen(items, request.query)})
+        return (_queue_json(each, now) for each in self._view.queue())
 
-    async def _schedules(self, request: web.Request) -> web.Response:
-        items = [_schedule_json(each) for each in self._view.schedules()]
-        return _json({"items": _chosen(items, request.query)})
-
-    async def _drift(self, request: web.Request) -> web.Response:
-        items = [
-            {
-                "resource": object_json(each.ref),
-                "status": "True" if each.is_known else "Unknown",
-                "message": each.message,
-            }
-            for each in self._view.drifts()
-        ]
-        return _json({"items": _chosen(items, request.query)})
-
-    async def _dependents(self, request: web.Request) -> web.Response:
-        items = [
-            {"resource": object_json(ref), "objects": [object_json(each) for each in objects]}
-            for ref, objects in self._view.dependents()
-        ]
-        return _json({"items": _chosen(items, request.query)})
+    def _dependents(self) -> Iterator[Json]:
+        for ref, objects in self._view.dependents():
+            yield {"resource": object_json(ref), "objects": [*map(object_json, objects)]}
 
 
 async def write_new(
@@ -174,8 +158,16 @@ async def write_new(
     return sent
 
 
-def _chosen(items: list[Json], query: Mapping[str, str]) -> list[Json]:
-    return [each for each in items if matches(each["resource"], query)]
+def _list_handler(
+    items: Callable[[], Iterable[Json]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return a handler that answers with those of the items that the query selects."""
+
+    async def answer(request: web.Request) -> web.Response:
+        found = [each for each in items() if matches(each["resource"], request.query)]
+        return _json({"items": found})
+
+    return answer
 
 
 def _queue_json(entry: QueueEntry, now: datetime) -> Json:
@@ -205,6 +197,11 @@ def _schedule_json(entry: ScheduleEntry) -> Json:
         "error": entry.error or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _drift_json(entry: DriftEntry) -> Json:
+    status = "True" if entry.is_known else "Unknown"
+    return {"resource": object_json(entry.ref), "status": status, "message": entry.message}
 
 
 def _plain(text: str) -> str:

@@ -22,10 +22,9 @@ import pytest
 
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.libc import call
-from operator_runner.ansible.rundir import RunDirs
+from operator_runner.ansible.rundir import RunDirs, resolve_work_dir
 from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox, writable_ancestor
 from operator_runner.ansible.sandbox.isolation_probe import probe_isolation
-from operator_runner.ansible.work_dir import resolve_work_dir
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 from tests.support.waiting import eventually

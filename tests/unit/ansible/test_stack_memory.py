@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from operator_runner.ansible.forkserver.stack_memory import call_with_room
+from operator_runner.ansible.forkserver.forks import call_with_room
 
 _DEPTHS = range(300)
 _CALLS = 100

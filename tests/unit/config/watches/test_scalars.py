@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.config.watches.scalars import Scalar, resolve
+from operator_runner.config.watches.document import Scalar, resolve_scalar
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ from operator_runner.config.watches.scalars import Scalar, resolve
 )
 def test_plain_scalars_have_the_types_of_go(text: str, expected: Scalar) -> None:
     """Words, numbers and text are distinguished by the rules of the original reader."""
-    value = resolve(text)
+    value = resolve_scalar(text)
 
     assert value == expected
     assert type(value) is type(expected)
@@ -55,4 +55,4 @@ def test_plain_scalars_have_the_types_of_go(text: str, expected: Scalar) -> None
 @given(st.text(alphabet="0123456789+-._eExobXOBfaAFny~:"))
 def test_any_scalar_has_a_meaning(text: str) -> None:
     """No text, however odd, is an error."""
-    assert isinstance(resolve(text), str | int | float | None)
+    assert isinstance(resolve_scalar(text), str | int | float | None)
