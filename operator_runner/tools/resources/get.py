@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -126,7 +126,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
             if found or not status:
                 print_data({"items": [each.as_json() for each in found]}, output)
             return status
-        printer = _printer_of(cluster, output, all_namespaces=everywhere)
+        printer = _Printer(cluster, output, all_namespaces=everywhere)
         if found:
             printer.print(found)
         elif not options.watch and not status:
@@ -180,59 +180,29 @@ def _nothing(selection: ResourceSelection, watched: Collection[WatchedKind]) -> 
     return text
 
 
-class _Printer(Protocol):
-    """Prints summaries, and later those that have changed."""
+class _Printer:
+    """Prints summaries, and later those that have changed: a table keeps its first columns."""
 
-    def print(self, found: Sequence[Summary]) -> None:
-        """Print them."""
-
-
-def _printer_of(cluster: ClusterView, output: OutputFormat, *, all_namespaces: bool) -> _Printer:
-    if output.is_data:
-        return _Documents(output)
-    if output is OutputFormat.NAME:
-        return _Names()
-    return _Table(cluster, is_wide=output is OutputFormat.WIDE, all_namespaces=all_namespaces)
-
-
-class _Names:
-    """A line for each summary: the name that kubectl takes too."""
-
-    def print(self, found: Sequence[Summary]) -> None:
-        """Print each of them."""
-        for each in found:
-            click.echo(each.ref.full_name)
-
-
-class _Documents:
-    """A stream of documents, one for each summary."""
-
-    def __init__(self, output: OutputFormat) -> None:
-        self._output = output
-
-    def print(self, found: Sequence[Summary]) -> None:
-        """Print each of them."""
-        for each in found:
-            print_document(each.as_json(), self._output)
-
-
-class _Table:
-    """A table whose later rows have the columns of the first ones."""
-
-    def __init__(self, cluster: ClusterView, *, is_wide: bool, all_namespaces: bool) -> None:
-        self._cluster = cluster
-        self._is_wide = is_wide
+    def __init__(self, cluster: ClusterView, output: OutputFormat, *, all_namespaces: bool) -> None:
+        self._cluster, self._output = cluster, output
         self._all_namespaces = all_namespaces
         self._widths: list[int] = []
 
     def print(self, found: Sequence[Summary]) -> None:
-        """Print rows, below the header if they are the first."""
+        """Print documents, names that kubectl takes too, or rows, the first below their header."""
+        if not self._output.is_table:
+            for each in found:
+                if self._output.is_data:
+                    print_document(each.as_json(), self._output)
+                else:
+                    click.echo(each.ref.full_name)
+            return
         rows = [self._row(each) for each in found]
         if self._widths:
             for row in rows:
                 print_row(row, self._widths)
             return
-        header = _WIDE_HEADER if self._is_wide else _HEADER
+        header = _WIDE_HEADER if self._output is OutputFormat.WIDE else _HEADER
         self._widths = print_table(("NAMESPACE", *header) if self._all_namespaces else header, rows)
 
     def _row(self, summary: Summary) -> tuple[str, ...]:
@@ -246,7 +216,7 @@ class _Table:
             _until(summary, now),
             _ago(summary.failing_since, now),
         )
-        if self._is_wide:
+        if self._output is OutputFormat.WIDE:
             row = (
                 *row,
                 summary.replica or "-",

@@ -189,11 +189,11 @@ def summarize(
         run_id=annotations.get(RUN_ANNOTATION, ""),
         cause=annotations.get(CAUSE_ANNOTATION, ""),
         message=with_short_paths(str(message.get("message") or "")),
-        failing_since=_time(failure.get("lastTransitionTime")),
+        failing_since=time_of(failure.get("lastTransitionTime")),
         next_run=_next_run(body, state, conditions, last_run),
         retries=state is SummaryState.FAILED,
         drift=with_short_paths(drift.message(conditions.values())),
-        deleted=_time(body["metadata"].get("deletionTimestamp")),
+        deleted=time_of(body["metadata"].get("deletionTimestamp")),
     )
 
 
@@ -215,7 +215,7 @@ def _summary_of_events(summary: Summary, events: Sequence[Json], time: datetime 
     if state is not SummaryState.FAILED:
         return found
     failures = takewhile(lambda each: each["reason"] == runs[0]["reason"], runs)
-    since = min(filter(None, (_time(each.get("eventTime")) for each in failures)), default=None)
+    since = min(filter(None, (time_of(each.get("eventTime")) for each in failures)), default=None)
     return replace(found, message=line_of(runs[0]).note, failing_since=since)
 
 
@@ -261,7 +261,7 @@ def with_drift(summary: Summary, entry: Json | None) -> Summary:
 
 def with_last_run(summary: Summary, run: Json | None) -> Summary:
     """Return a summary with the last run that an operator has, unless an Event is about a later."""
-    time = None if run is None else _time(run.get("finished") or run["started"])
+    time = None if run is None else time_of(run.get("finished") or run["started"])
     if run is None or time is None:
         return summary
     if summary.last_run is not None and time < summary.last_run - _SAME_TIME:
@@ -273,7 +273,7 @@ def with_last_run(summary: Summary, run: Json | None) -> Summary:
         run_id=run["id"],
         cause=causes_text(run),
         task=task.get("name") or task.get("action") or "",
-        task_since=_time(task.get("started")),
+        task_since=time_of(task.get("started")),
     )
 
 
@@ -333,17 +333,17 @@ def _next_run(
     if state not in _SCHEDULED:
         return None
     status = body.get("status")
-    return _time(status.get(NEXT_FIELD)) if isinstance(status, dict) else None
+    return time_of(status.get(NEXT_FIELD)) if isinstance(status, dict) else None
 
 
 def _completion(condition: Json) -> datetime | None:
     recap = condition.get("ansibleResult")
-    return _time(recap.get("completion")) if isinstance(recap, dict) else None
+    return time_of(recap.get("completion")) if isinstance(recap, dict) else None
 
 
 def _event_time(event: Json) -> datetime:
     series = event.get("series") or {}
-    time = _time(series.get("lastObservedTime") or event.get("eventTime"))
+    time = time_of(series.get("lastObservedTime") or event.get("eventTime"))
     return time or datetime.min.replace(tzinfo=UTC)
 
 
@@ -354,7 +354,8 @@ def _duration(text: str) -> timedelta:
         return timedelta(0)
 
 
-def _time(text: Any) -> datetime | None:
+def time_of(text: Any) -> datetime | None:
+    """Read a time of the API, in UTC unless it has a zone; None if it is missing or invalid."""
     try:
         time = datetime.fromisoformat(text)
     except (TypeError, ValueError):

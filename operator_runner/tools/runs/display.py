@@ -11,6 +11,7 @@ from operator_runner.core.truncation import shortened
 from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.record import causes_text
 from operator_runner.tools.resources.cluster import kind_name
+from operator_runner.tools.resources.summary import time_of
 from operator_runner.tools.run_lines import age, short_path
 
 HEADER = ("RUN", "RESOURCE", "RESULT", "AGE", "DURATION", "CAUSE")
@@ -164,14 +165,6 @@ def since(time: Any, now: datetime) -> str:
 def cut(text: str) -> str:
     """Shorten a text for a column."""
     return shortened(text, _CAUSE_CHARACTERS)
-
-
-def time_of(text: Any) -> datetime | None:
-    """Read a time of the API, None if it is missing or invalid."""
-    try:
-        return datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
 
 
 def _line(text: str) -> str:

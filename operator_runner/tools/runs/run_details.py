@@ -24,6 +24,7 @@ from operator_runner.tools.resources.output import (
     print_data,
     print_table,
 )
+from operator_runner.tools.resources.summary import time_of
 from operator_runner.tools.runs.display import (
     REQUEST_HEADER,
     TASK_HEADER,
@@ -31,7 +32,6 @@ from operator_runner.tools.runs.display import (
     request_row,
     summary_lines,
     task_row,
-    time_of,
 )
 from operator_runner.tools.runs.listing import newest, report_unavailable, warn_invalid
 

@@ -17,10 +17,11 @@ from operator_runner.tools.resources.summary import (
     Summary,
     by_resource,
     summarize,
+    time_of,
     with_queues,
 )
 from operator_runner.tools.run_lines import RunLine, line_of, with_repetitions
-from operator_runner.tools.runs.display import message_of, time_of
+from operator_runner.tools.runs.display import message_of
 from operator_runner.tools.runs.html_report import timeline
 from operator_runner.tools.runs.listing import newest, without_repetitions
 
