@@ -11,7 +11,7 @@ from operator_runner.ansible import dry_run_tasks, event_results
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.core.image_paths import PROJECT
+from operator_runner.core.image_paths import PROJECT, project_modules
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
@@ -93,6 +93,9 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(ansible.collections_path)
     if ansible.project is not None:
         variables[PROJECT] = str(ansible.project)
+        if modules := project_modules(ansible.project):
+            own = filter(None, [os.environ.get("ANSIBLE_LIBRARY")])
+            variables["ANSIBLE_LIBRARY"] = ":".join([*own, *map(_absolute, map(str, modules))])
     if ansible.metric_address:
         variables[METRIC_ADDRESS] = ansible.metric_address
     return variables

@@ -13,6 +13,8 @@ PROJECT = "OPERATOR_RUNNER_PROJECT"
 """Variable of runs for the directory of watches.yaml."""
 _HOME = Path("/opt/ansible")
 """HOME and working directory of the base image."""
+_MODULES = "/usr/share/ansible/openshift"
+"""Directory of modules in the base image, as its ansible.cfg names it."""
 _DOCKERFILES = ("Dockerfile", "build/Dockerfile", "Containerfile")
 _WATCHES = "watches.yaml"
 _COPY = re.compile(r"^\s*(?:COPY|ADD)\s+(.+)$", re.IGNORECASE | re.MULTILINE)
@@ -40,6 +42,11 @@ def project_roles(name: str, folder: Path) -> Iterator[Path]:
     """Yield the paths in a project for a role that a watch, a playbook or a task names."""
     yield from project_paths(name, folder)
     yield from project_paths(f"roles/{name}", folder)
+
+
+def project_modules(folder: Path) -> list[Path]:
+    """Return the directories of a project whose modules a Dockerfile copies into the image."""
+    return [path for path in project_paths(_MODULES, folder) if path.is_dir()]
 
 
 def dockerfiles(folder: Path) -> Iterator[tuple[Path, Path]]:

@@ -15,6 +15,7 @@ from jinja2 import TemplateSyntaxError
 
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.errors import ConfigError
+from operator_runner.core.image_paths import project_modules
 from operator_runner.core.model import Watch
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.tools import yaml_io
@@ -29,7 +30,7 @@ from operator_runner.tools.validate.requirements import (
     image_collections,
     outdated,
 )
-from operator_runner.tools.validate.sources import Sources
+from operator_runner.tools.validate.sources import Sources, collection_of
 from operator_runner.tools.validate.spec_fields import (
     Definitions,
     SpecFields,
@@ -60,8 +61,12 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
             *lookup.collections,
         ],
         [path for path, is_role in contents if is_role],
+        project_modules(folder),
     )
-    sources = Sources(folder, lookup.roles, image_collections(folder, location))
+    image = image_collections(folder, location)
+    own = [collection_of(path) for path, is_role in contents if is_role]
+    image = replace(image, names=image.names.union(*own))
+    sources = Sources(folder, lookup.roles, image)
     objects = _objects(folder)
     for watch in watches:
         fields = spec_fields(watch, objects)
@@ -142,8 +147,7 @@ class _Checker:
             )
         for path, data in self._sources.specs.items():
             fields = self._sources.fields_of(path)
-            defined = definitions.defaults
-            self._sources.add_problems(path, disagreements(data, fields, defined))
+            self._sources.add_problems(path, disagreements(data, fields, definitions))
         return [self._by_use(each) for each in self._sources.found]
 
     def _by_use(self, finding: Finding) -> Finding:
@@ -246,15 +250,13 @@ class _Checker:
                 self._sources.found.append(
                     Finding(path, place, message + self._sources.similar(use.name))
                 )
-        for number, name, message in undefined(used, definitions, fields):
-            self._sources.found.append(Finding(path, line(number, name), message))
         warnings = (
             *self._deprecated_names(used, definitions, fields),
             *(() if fields.has_facts else self._missing_facts(used, definitions)),
         )
-        for number, name, message in warnings:
-            place = line(number, name)
-            self._sources.found.append(Finding(path, place, message, is_error=False))
+        named = (*undefined(used, definitions, fields), *((*each, False) for each in warnings))
+        for number, name, message, is_error in named:
+            self._sources.found.append(Finding(path, line(number, name), message, is_error))
 
     def _missing_facts(
         self, used: Uses, definitions: Definitions
@@ -291,4 +293,5 @@ class _Checker:
             snake = to_snake(str(name))
             if fields.is_snake_case and name in fields.fields and snake != name:
                 message = f"{name} is not the default of the field: spec fields are in snake case"
-                self._sources.found.append(Finding(path, line_of(name), f"{message} here: {snake}"))
+                found = Finding(path, line_of(name), f"{message} here: {snake}", is_error=False)
+                self._sources.found.append(found)

@@ -91,7 +91,9 @@ def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None
     roots = undeclared | {path[0] for path in (aliases or {}).values()}
     return Uses(
         variables=tuple(_first_uses(tree, undeclared)),
-        guarded=frozenset(collected.guarded),
+        guarded=frozenset(
+            collected.guarded | {paths[name][0] for name in collected.guarded & paths.keys()}
+        ),
         typed=frozenset(collected.typed),
         accesses=tuple(each for each in accesses if each.path[0] in roots),
         filters=filters,

@@ -37,8 +37,12 @@ class Problem:
     is_error: bool = True
 
 
-def start(collections: Sequence[Path], role_folders: Iterable[Path]) -> None:
+def start(
+    collections: Sequence[Path], role_folders: Iterable[Path], modules: Iterable[Path]
+) -> None:
     """Make Ansible's loaders find the collections and plugins that runs find."""
+    for folder in modules:
+        loaders.module_loader.add_directory(str(folder))
     if str(_BUNDLED) not in sys.path:
         sys.path.append(str(_BUNDLED))
     if AnsibleCollectionConfig.collection_finder is None:  # once in a process

@@ -33,6 +33,13 @@ _NOT_DECRYPTED = (
 _COMPUTED = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\[")
 
 
+def collection_of(role: Path) -> list[str]:
+    """Return the collection that a role is in, if any."""
+    *_, namespace, name, roles = ("", "", "", *role.parts[:-1])
+    is_in_collection = roles == "roles" and "ansible_collections" in role.parts
+    return [f"{namespace}.{name}"] if is_in_collection else []
+
+
 class _UnreadableError(Exception):
     """A file cannot be read; `found` has the reason."""
 
@@ -187,16 +194,13 @@ class Sources:
 
     def _collections_of(self, owner: Path) -> tuple[str, ...]:
         """Return the collections of short names: the one that a role is in, and those it lists."""
-        *_, namespace, name, roles = ("", "", "", *owner.parts[:-1])
-        is_in_collection = roles == "roles" and "ansible_collections" in owner.parts
         content: Any = None
         with suppress(AnsibleError, ValueError):  # reported with the file itself
             for meta in project.yaml_files(owner / "meta"):
                 if meta.stem == "main":
                     content = self._loader.load_from_file(str(meta))
         found = mapping(content).get("collections")
-        own = [f"{namespace}.{name}"] if is_in_collection else []
-        return (*own, *map(str, listed(found)))
+        return (*collection_of(owner), *map(str, listed(found)))
 
     def _read_meta(self, path: Path, data: Any, reader: TaskReader) -> None:
         specs = data

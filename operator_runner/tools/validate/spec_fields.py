@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible.module_utils.common.parameters import DEFAULT_TYPE_VALIDATORS
+
 from operator_runner.ansible.templating.hints import key_hint, suggestion, variable_hint
 from operator_runner.core.model import Json, Watch
 from operator_runner.reconcile.snake_case import to_snake
@@ -115,16 +117,9 @@ def _is_open(schema: Json) -> bool:
     )
 
 
-_TYPES_OF = {
-    "string": {"str", "path", "raw", "bytes", "bits", "jsonarg", "json"},
-    "integer": {"int", "float", "raw", "str"},
-    "number": {"float", "raw", "str"},
-    "boolean": {"bool", "raw", "str"},
-    "array": {"list", "raw"},
-    "object": {"dict", "raw"},
-}
-"""Types of options that accept a value of a CRD's type."""
-_TYPES = frozenset().union(*_TYPES_OF.values())
+_VALUES = {"string": "1M", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+"""A value of each type of a CRD that Ansible converts to as many types of options as it can."""
+_TYPES = frozenset(DEFAULT_TYPE_VALIDATORS)
 _KEYS = frozenset(
     (
         *("description", "version_added", "type", "default", "elements", "choices", "options"),
@@ -170,17 +165,18 @@ def _invalid_options(options: Any, owner: Any) -> Iterator[Problem]:
                 yield kind, f"option {name}: unknown {key} '{kind}'{_nearest(kind, _TYPES)}", True
         for key in option:
             if key not in _KEYS:
-                yield key, f"option {name}: unknown key '{key}'{_nearest(key, _KEYS)}", True
+                yield key, f"option {name}: unknown key '{key}'{_nearest(key, _KEYS)}", False
         yield from _invalid_options(option.get("options") or {}, name)
 
 
-def disagreements(data: Any, fields: SpecFields, defined: Collection[str]) -> Iterator[Problem]:
+def disagreements(data: Any, fields: SpecFields, definitions: Definitions) -> Iterator[Problem]:
     """Yield where the options of `main` and the fields of the CRD differ."""
     main = (data.get("argument_specs") or {}).get("main") if isinstance(data, dict) else None
     options = main.get("options") if isinstance(main, dict) else None
     if not isinstance(options, dict):
         return
-    known = {*fields.schemas, *fields.others, *defined}
+    known = {*fields.schemas, *fields.others, *definitions.defaults, *definitions.others}
+    is_open = fields.is_open or definitions.is_open
     for name, option in options.items():
         if not isinstance(option, dict):
             continue
@@ -188,8 +184,9 @@ def disagreements(data: Any, fields: SpecFields, defined: Collection[str]) -> It
             yield from _type_problems(name, option, fields.schemas[name])
         elif fields.is_snake_case and to_snake(str(name)) in fields.schemas:
             hint = f"spec fields are in snake case here: {to_snake(str(name))}"
-            yield name, f"option {name} is never set: {hint}", True
-        elif option.get("required") is True and name not in known and not fields.is_open:
+            is_missing = option.get("required") is True and name not in known and not is_open
+            yield name, f"option {name} is never set: {hint}", is_missing
+        elif option.get("required") is True and name not in known and not is_open:
             hint = "add the field to the CRD, or remove `required`"
             yield name, f"option {name} is required, and the CRD has no such field; {hint}", True
     missing = sorted(set(fields.schemas) - set(options))
@@ -201,12 +198,18 @@ def disagreements(data: Any, fields: SpecFields, defined: Collection[str]) -> It
 def _type_problems(
     name: Any, option: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    expected, kind = _TYPES_OF.get(str(schema.get("type"))), option.get("type", "str")
-    if schema.get("x-kubernetes-int-or-string") or expected is None:
+    field_type, kind = str(schema.get("type")), option.get("type", "str")
+    convert = DEFAULT_TYPE_VALIDATORS.get(kind) if isinstance(kind, str) else None
+    if schema.get("x-kubernetes-int-or-string") or field_type not in _VALUES or convert is None:
         return
-    if isinstance(kind, str) and kind in _TYPES and kind not in expected:
-        message = f"option {name} has type {kind}, the field of the CRD is {schema['type']}"
-        yield option.get("type", name), f"{message}; give both the same type", True
+    value, is_error = _VALUES[field_type], False
+    try:
+        if isinstance(convert(value), dict | list) == isinstance(value, dict | list):
+            return
+    except (TypeError, ValueError):
+        is_error = field_type != "string"  # other texts may be converted
+    message = f"option {name} has type {kind}, the field of the CRD is {field_type}"
+    yield option.get("type", name), f"{message}; give both the same type", is_error
 
 
 def _nearest(name: Any, known: Collection[str]) -> str:
@@ -248,20 +251,21 @@ class Definitions:
 
 def undefined(
     uses: Uses, definitions: Definitions, fields: SpecFields
-) -> Iterator[tuple[int, str, str]]:
-    """Yield line, name and message for each variable and key that is defined nowhere."""
+) -> Iterator[tuple[int, str, str, bool]]:
+    """Yield line, name, message and whether it is an error for names that nothing defines."""
     known = definitions.known(fields)
     for use in uses.variables:
         if use.name in known or use.name in _MAGIC or use.name.startswith("ansible_"):
             continue
         hint = _hint(use.name, known, fields)
-        is_expected = use.name in definitions.guarded or definitions.is_open or fields.is_open
-        if is_expected and (not fields.is_snake_case or to_snake(use.name) not in known):
+        is_expected = use.name in definitions.guarded or definitions.is_open
+        is_certain = fields.is_snake_case and to_snake(use.name) in known
+        if (is_expected or fields.is_open) and not is_certain:
             continue
-        yield use.line, use.name, f"'{use.name}' is undefined{hint}"
+        yield use.line, use.name, f"'{use.name}' is undefined{hint}", not is_expected
     for access in uses.accesses:
-        if message := _unknown_key(access, definitions, fields):
-            yield access.line, access.path[-1], message
+        if found := _unknown_key(access, definitions, fields):
+            yield access.line, access.path[-1], *found
 
 
 def _hint(name: str, known: Collection[str], fields: SpecFields) -> str:
@@ -269,7 +273,9 @@ def _hint(name: str, known: Collection[str], fields: SpecFields) -> str:
     return hint or "; add it to the CRD, or a value to defaults/main.yml of the role"
 
 
-def _unknown_key(access: AttributeUse, definitions: Definitions, fields: SpecFields) -> str | None:
+def _unknown_key(
+    access: AttributeUse, definitions: Definitions, fields: SpecFields
+) -> tuple[str, bool] | None:
     *owner, key = access.path
     if owner[0] in definitions.others or key in _METHODS or not fields.is_snake_case:
         return None
@@ -281,4 +287,4 @@ def _unknown_key(access: AttributeUse, definitions: Definitions, fields: SpecFie
         return None
     name = ".".join(owner).replace(f".{ITEM}", "[]")
     hint = key_hint(key, keys) or f"; the CRD has {', '.join(sorted(keys))}"
-    return f"'{name}' has no attribute '{key}'{hint}"
+    return f"'{name}' has no attribute '{key}'{hint}", not is_expected

@@ -199,6 +199,9 @@ class TaskReader:
                 self.content.defines |= set(map(str, given["data"]))
             case "include_vars":
                 self._included_variables(given, arguments)
+            case "include":  # removed from ansible-core: its file is read as before
+                self.content.defines |= set(map(str, given))
+                self._refer("tasks", given.get("_raw_params") or arguments)
             case _:
                 self._files(action, given)
 

@@ -288,17 +288,17 @@ def test_argument_specs_and_defaults_that_do_not_agree_with_the_crd(tmp_path: Pa
         "defaults/main.yml": "size: 1\nsiteTitle: a\n",
         "meta/argument_specs.yml": (
             "argument_specs:\n  main:\n    options:\n"
-            "      siteTitle: {type: str}\n      replicas: {type: list}\n"
+            "      siteTitle: {type: str}\n      replicas: {type: dict}\n"
             "      web: {type: dict}\n      ports: {type: list}\n      site_title: {}\n"
         ),
     }
     done = validate(write(tmp_path, {f"roles/site/{name}": text for name, text in files.items()}))
     assert done.stderr == (
-        "Error: roles/site/defaults/main.yml:2: siteTitle is not the default of the field: "
+        "Warning: roles/site/defaults/main.yml:2: siteTitle is not the default of the field: "
         "spec fields are in snake case here: site_title\n"
-        "Error: roles/site/meta/argument_specs.yml:4: option siteTitle is never set: "
+        "Warning: roles/site/meta/argument_specs.yml:4: option siteTitle is never set: "
         "spec fields are in snake case here: site_title\n"
-        "Error: roles/site/meta/argument_specs.yml:5: option replicas has type list, "
+        "Error: roles/site/meta/argument_specs.yml:5: option replicas has type dict, "
         "the field of the CRD is integer; give both the same type\n"
         "Failed to validate roles and playbooks.\n"
     )

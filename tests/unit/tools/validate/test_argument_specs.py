@@ -5,18 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from operator_runner.tools.validate.spec_fields import SpecFields, disagreements, invalid
+from operator_runner.tools.validate.spec_fields import (
+    Definitions,
+    SpecFields,
+    disagreements,
+    invalid,
+)
 
 FIELDS = SpecFields({"site_title": {"type": "string"}, "size": {"type": "integer"}})
+DEFINED = Definitions(others=frozenset({"image"}))
+_VALUES: dict[str, list[Any]] = {
+    "string": ["", "3", "yes", "a=b", "5M"],
+    "integer": [0, 1, 3],
+    "number": [1.0, 2.5],
+    "boolean": [True, False],
+    "array": [[], [1], ["a"]],
+    "object": [{}, {"a": 1}],
+}
 
 
 def specs(**options: Any) -> Any:
     return {"argument_specs": {"main": {"options": options}}}
 
 
-def messages(data: Any) -> list[tuple[str, bool]]:
-    problems = [*invalid(data)] or [*disagreements(data, FIELDS, {"image"})]
+def messages(data: Any, fields: SpecFields = FIELDS) -> list[tuple[str, bool]]:
+    problems = [*invalid(data)] or [*disagreements(data, fields, DEFINED)]
     return [(message, is_error) for _, message, is_error in problems]
 
 
@@ -29,7 +44,6 @@ def test_specs_that_agree_with_the_crd_have_no_finding() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": {"typ": "int"}}, "option size: unknown key 'typ': did you mean type?"),
         ({"size": {"type": "flot"}}, "option size: unknown type 'flot': did you mean float?"),
         ({"size": 3}, "option size must be a map such as `type: str`"),
         (
@@ -37,11 +51,11 @@ def test_specs_that_agree_with_the_crd_have_no_finding() -> None:
             "option b: unknown type 'strr': did you mean str?",
         ),
         (
-            {"size": {"type": "list"}, "site_title": {}},
-            "option size has type list, the field of the CRD is integer; give both the same type",
+            {"size": {"type": "dict"}, "site_title": {}},
+            "option size has type dict, the field of the CRD is integer; give both the same type",
         ),
         (
-            {"siteTitle": {}, "site_title": {}, "size": {"type": "int"}},
+            {"siteTitle": {"required": True}, "site_title": {}, "size": {"type": "int"}},
             "option siteTitle is never set: spec fields are in snake case here: site_title",
         ),
         (
@@ -56,6 +70,34 @@ def test_specs_that_agree_with_the_crd_have_no_finding() -> None:
 def test_a_mistake_is_an_error_with_a_hint(options: Any, message: str) -> None:
     """Each is an error with its hint."""
     assert messages(specs(**options)) == [(message, True)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": {"typ": "int"}}, "option size: unknown key 'typ': did you mean type?"),
+        (
+            {"siteTitle": {}, "site_title": {}, "size": {"type": "int"}},
+            "option siteTitle is never set: spec fields are in snake case here: site_title",
+        ),
+    ],
+)
+def test_what_ansible_accepts_is_a_warning(options: Any, message: str) -> None:
+    """The run does not fail."""
+    assert messages(specs(**options)) == [(message, False)]
+
+
+@pytest.mark.parametrize("schema", _VALUES)
+@pytest.mark.parametrize("kind", ["str", "int", "float", "bool", "list", "dict", "bytes", "json"])
+def test_types_that_differ_are_an_error_if_ansible_refuses_every_value(
+    schema: str, kind: str
+) -> None:
+    """With Ansible's own validator."""
+    validator = ArgumentSpecValidator({"size": {"type": kind}})
+    results = [validator.validate({"size": each}) for each in _VALUES[schema]]
+    found = messages(specs(size={"type": kind}), SpecFields({"size": {"type": schema}}))
+    is_refused = all(each.error_messages for each in results)
+    assert any(is_error for _, is_error in found) == is_refused
 
 
 def test_a_name_that_is_not_a_text_is_named() -> None:

@@ -37,12 +37,18 @@ FIELDS = spec_fields(WATCH, [crd(SCHEMA)])
 NOTHING = Definitions()
 
 
+def found(
+    text: str, definitions: Definitions = NOTHING, fields: SpecFields = FIELDS
+) -> list[tuple[str, bool]]:
+    used = uses(Environment(autoescape=False), text)
+    definitions = dataclasses.replace(definitions, guarded=definitions.guarded | used.guarded)
+    return [each[2:] for each in undefined(used, definitions, fields)]
+
+
 def messages(
     text: str, definitions: Definitions = NOTHING, fields: SpecFields = FIELDS
 ) -> list[str]:
-    used = uses(Environment(autoescape=False), text)
-    definitions = dataclasses.replace(definitions, guarded=definitions.guarded | used.guarded)
-    return [message for _, _, message in undefined(used, definitions, fields)]
+    return [message for message, _ in found(text, definitions, fields)]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +100,25 @@ def test_names_that_are_defined(text: str) -> None:
 def test_names_that_are_not(text: str, message: str) -> None:
     """Each has the nearest name or the hint."""
     assert messages(text) == [message]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_error"),
+    [
+        ("{{ siteTitle }}", True),
+        ("{{ siteTitle | default('x') }}", False),
+        ("{% if siteTitle is defined %}{{ siteTitle }}{% endif %}", False),
+        ("{{ web.listenPort }}", True),
+        ("{% if web.listenPort is defined %}{{ web.listenPort }}{% endif %}", False),
+        (
+            "{% for p in ports %}{{ p.hostPort if p.hostPort is defined }}{% endfor %}",
+            False,
+        ),
+    ],
+)
+def test_what_a_template_expects_to_be_undefined_is_a_warning(text: str, is_error: bool) -> None:
+    """Such a line does not fail, though its name is never defined."""
+    assert {severity for _, severity in found(text)} == {is_error}
 
 
 def test_names_in_a_project_that_may_define_any() -> None:
