@@ -533,12 +533,7 @@ class Operator:
             self._dispatcher.awaiting_edit.discard(ref)
             self._loop_throttle.forget(ref)
             self._reconcilers[ref.gvk].release(ref)
-            self._metrics.record_result(ref, failed=False)
-            self._metrics.record_idempotence(ref, True)
-            self._metrics.record_suspension(ref, False)
-            self._metrics.record_drift(ref, False)
-        self._dependents.forget(*refs)
-        self._execution.proxy.pruner.forget(*refs)
+        self._forget(*refs)
         for ref, uid, _ in self._primary.existing():
             if slot_of(uid) in slots:
                 self._metrics.resource_gone(ref)
@@ -546,10 +541,15 @@ class Operator:
 
     # ---------------------------------------------------------------------------------
 
+    def _forget(self, *refs: ObjectRef) -> None:
+        """Drop what is known of resources by their names."""
+        self._dependents.forget(*refs)
+        self._execution.proxy.pruner.forget(*refs)
+        for ref in refs:
+            self._metrics.forget(ref)
+
     def _gone(self, ref: ObjectRef) -> None:
-        self._dependents.forget(ref)
-        self._execution.proxy.pruner.forget(ref)
-        self._metrics.record_idempotence(ref, True)
+        self._forget(ref)
         if not self._primary.uid(ref):
             # Otherwise a new resource has this name, or the event has not arrived yet.
             self._metrics.resource_gone(ref)
@@ -558,10 +558,7 @@ class Operator:
         """Drop the state kept by name: the resource was deleted and created again with its name."""
         self._queue.forget(ref)
         self._loop_throttle.forget(ref)
-        self._dependents.forget(ref)
-        self._execution.proxy.pruner.forget(ref)
-        self._metrics.record_result(ref, failed=False)
-        self._metrics.record_idempotence(ref, True)
+        self._forget(ref)
 
     def _why_not_ready(self) -> str | None:
         if self._stop.is_set():

@@ -115,11 +115,7 @@ class EventRecorder:
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "annotations": _annotations(spec),
-            },
+            "metadata": {"name": name, "namespace": namespace, "annotations": _annotations(spec)},
             "eventTime": _now(),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,

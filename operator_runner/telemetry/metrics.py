@@ -163,6 +163,13 @@ class Metrics:
         """Record whether objects of a resource differ from what it asks for."""
         _record_state(self._resources.drifted, self._watched[ref.gvk].drifted, ref, is_drifted)
 
+    def forget(self, ref: ObjectRef) -> None:
+        """Count a resource in no state: it was deleted, or another replica runs it."""
+        self.record_result(ref, failed=False)
+        self.record_idempotence(ref, True)
+        self.record_suspension(ref, False)
+        self.record_drift(ref, False)
+
     def objects_pruned(self, gvk: GVK, count: int) -> None:
         """Count objects that were deleted because the runs of a resource no longer write them."""
         self._runs.pruned.labels(*_of(gvk)).inc(count)

@@ -373,12 +373,8 @@ def _exclusions(options: Options) -> list[str]:
 def _leader_problems(options: Options, environ: Environ) -> list[str]:
     election = _leader_election(options, environ)
     if not election.enabled:
-        needs = {
-            "--shards requires --leader-elect, whose leader assigns the resources to replicas": (
-                options["shards"] is not None
-            )
-        }
-        return [problem for problem, is_set in needs.items() if is_set]
+        reason = "whose leader assigns the resources to replicas"
+        return [] if options["shards"] is None else [f"--shards requires --leader-elect, {reason}"]
     problems = []
     if options["shards"] is not None and len(election.lease_name) > _MAX_LABEL:
         problems.append(

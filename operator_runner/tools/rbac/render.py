@@ -87,14 +87,8 @@ def roles_of(requirements: Sequence[Requirement]) -> dict[tuple[str, str], list[
         {(requirement.role, requirement.rule.scope) for requirement in requirements}, key=_order
     )
     return {
-        (role, scope): rules_of(
-            [
-                requirement
-                for requirement in requirements
-                if (requirement.role, requirement.rule.scope) == (role, scope)
-            ]
-        )
-        for role, scope in places
+        place: rules_of([one for one in requirements if (one.role, one.rule.scope) == place])
+        for place in places
     }
 
 
