@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from rich.console import Console
@@ -20,11 +21,14 @@ from bench.figures import Row, Verdict
 from bench.flux import flux
 from bench.memory import measure_memory
 from bench.table import markdown_table, terminal_table
+from bench.user_comparison import commit, compare_project
+from bench.user_project import UserProject, parse_edit, read_project
 from operator_runner.devcluster.errors import ClusterError
 
 _WIDTH = 160
 _PICTURE = Path("build/bench/breakdown.svg")
 _BREAKDOWN = "breakdown"
+_FILE = click.Path(path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,38 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
 )
 @click.option("--applications", type=click.IntRange(min=1), help="Applications of the group flux.")
 @click.option("--keep", is_flag=True, help="Write the results into docs/performance.md.")
-def main(*, quick: bool, only: tuple[str, ...], applications: int | None, keep: bool) -> None:
+@click.option("--project", type=_FILE, help="Compare both operators on this project instead.")
+@click.option("--resource", type=_FILE, help="The custom resource for --project.")
+@click.option("--edit", metavar="FIELD=VALUE", help="An edit to measure: spec.replicas=3.")
+@click.option("--crd", "crds", type=_FILE, multiple=True, help="CRDs: a file or directory.")
+@click.option("--watches-file", type=_FILE, help="Default: watches.yaml of the project.")
+@click.option("--exec-output", default="", help="What commands in Pods print.")
+def main(
+    *,
+    quick: bool,
+    only: tuple[str, ...],
+    applications: int | None,
+    keep: bool,
+    project: Path | None,
+    resource: Path | None,
+    edit: str | None,
+    crds: tuple[Path, ...],
+    watches_file: Path | None,
+    exec_output: str,
+) -> None:
     """Measure and print a table; exit with status 1 if a limit is exceeded."""
     console = Console(highlight=False)
     # Lines are not wrapped in a file.
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+    if project is not None:
+        if resource is None:
+            raise click.UsageError("--project needs --resource, the file of a custom resource")
+        try:
+            found_project = read_project(project, resource, crds, watches_file)
+            _compare(console, found_project, edit, exec_output, 1 if quick else 3)
+        except (BenchError, ClusterError) as error:
+            _fail(console, error)
+        return
     effort = QUICK if quick else Effort()
     if applications is not None:
         effort = replace(effort, applications=applications)
@@ -86,11 +117,33 @@ def main(*, quick: bool, only: tuple[str, ...], applications: int | None, keep: 
                 if keep:
                     docs_page.write_part(name, f"{measured}\n\n{markdown_table(rows)}")
     except (BenchError, ClusterError) as error:
-        console.print(f"The bench failed: {error}", style="bold red", markup=False)
-        sys.exit(1)
+        _fail(console, error)
     if found:
         console.print(terminal_table(found))
     sys.exit(any(row.verdict is Verdict.LIMIT_EXCEEDED for row in found))
+
+
+def _compare(
+    console: Console, project: UserProject, edit: str | None, output: str, repetitions: int
+) -> None:
+    """Print the table of a project of a user. Raises BenchError and ClusterError."""
+    change = None if edit is None else parse_edit(edit)
+
+    def note(text: str) -> None:
+        console.print(text, style="yellow", markup=False)
+
+    with open_environment() as environment:
+        name = f"{project.folder.name} {commit(project.folder)}".strip()
+        console.print(f"{name}. Measured: {docs_page.circumstances()} at the start.", style="dim")
+        rows = compare_project(
+            environment, project, change, output=output, repetitions=repetitions, show=note
+        )
+        console.print(terminal_table(list(_rows(console, rows))))
+
+
+def _fail(console: Console, error: Exception) -> NoReturn:
+    console.print(f"The bench failed: {error}", style="bold red", markup=False)
+    sys.exit(1)
 
 
 def _rows(console: Console, rows: Iterable[Row]) -> Iterator[Row]:

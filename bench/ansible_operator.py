@@ -172,7 +172,7 @@ def running(environment: BenchEnvironment, setup: Setup) -> Iterator[AnsibleOper
         raise BenchError(f"{_FILES} exists: end the ansible-operator that uses it, and delete it")
     scratch = environment.scratch / secrets.token_hex(4)
     scratch.mkdir()
-    kubeconfig = environment.cluster.kubeconfig
+    kubeconfig = setup.kubeconfig or environment.cluster.kubeconfig
     site = AnsibleOperator(environment.api, kubeconfig, scratch, setup, installed)
     try:
         site.start()

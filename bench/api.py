@@ -5,14 +5,21 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kubernetes import config
 from kubernetes.dynamic import DynamicClient
-from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
+from kubernetes.dynamic.exceptions import (
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    ResourceNotFoundError,
+    UnprocessibleEntityError,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.errors import BenchError, TimedOut
@@ -105,14 +112,44 @@ class Api:
 
     def create(self, kind: Kind, namespace: str, name: str, spec: Json) -> None:
         """Create a resource of the bench."""
-        metadata = {"name": name, "namespace": namespace}
+        metadata = {"name": name}
         body = {
             "apiVersion": kind.api_version,
             "kind": kind.name,
             "metadata": metadata,
             "spec": spec,
         }
-        self._of(kind).create(body=body, namespace=namespace, _request_timeout=_TIMEOUT)
+        self.create_object(namespace, body)
+
+    def create_object(self, namespace: str, body: Json) -> None:
+        """Create an object in a namespace. Raises BenchError if the API server refuses it."""
+        kind = Kind(body["apiVersion"], body["kind"])
+        body = {**body, "metadata": {**body["metadata"], "namespace": namespace}}
+        try:
+            self._of(kind).create(body=body, namespace=namespace, _request_timeout=_TIMEOUT)
+        except (BadRequestError, ForbiddenError, UnprocessibleEntityError) as error:
+            refusal = f"{kind.name} {body['metadata']['name']}: {error.body}"
+            raise BenchError(refusal) from None
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json:
+        """Return an object."""
+        found = self._of(kind).get(name=name, namespace=namespace, _request_timeout=_TIMEOUT)
+        return dict(found.to_dict())
+
+    def all_objects(self, namespace: str, without: Collection[str]) -> list[Json]:
+        """Return all objects of a namespace, apart from some kinds."""
+        self._client.resources.invalidate_cache()
+        kinds = {
+            Kind(each.group_version, each.kind)
+            for each in self._client.resources.search(preferred=True)
+            if each.namespaced and "list" in each.verbs and not each.kind.endswith("List")
+        }
+        return [
+            {**body, "apiVersion": kind.api_version, "kind": kind.name}
+            for kind in kinds
+            if kind.name not in without
+            for body in self.list(kind, namespace)
+        ]
 
     def merge(self, kind: Kind, namespace: str, name: str, patch: Json) -> None:
         """Merge a patch into an object."""
@@ -124,15 +161,21 @@ class Api:
             _request_timeout=_TIMEOUT,
         )
 
-    def merge_status(self, kind: Kind, namespace: str, name: str, status: Json) -> None:
-        """Merge a patch into the status of an object, as its controller does."""
-        self._of(kind).status.patch(
-            body={"status": status},
-            name=name,
-            namespace=namespace,
-            content_type="application/merge-patch+json",
-            _request_timeout=_TIMEOUT,
-        )
+    def merge_status(
+        self, kind: Kind, namespace: str, name: str, status: Json, *, missing_ok: bool = False
+    ) -> None:
+        """Merge a patch into the status of an object, as its controller does.
+
+        With `missing_ok`, nothing is done if the object has been deleted.
+        """
+        with contextlib.suppress(NotFoundError) if missing_ok else contextlib.nullcontext():
+            self._of(kind).status.patch(
+                body={"status": status},
+                name=name,
+                namespace=namespace,
+                content_type="application/merge-patch+json",
+                _request_timeout=_TIMEOUT,
+            )
 
     def delete(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete an object if it exists."""

@@ -53,6 +53,8 @@ class Setup:
     """More keys of the watch."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """More variables of the operator."""
+    write_project: Callable[[Path], None] | None = None
+    """Writes another project into a new folder; None for roles of the bench."""
 
 
 class Site:
@@ -267,8 +269,11 @@ def _accept_any_status(crd: Json) -> None:
 
 
 def _project(scratch: Path, setup: Setup) -> Path:
-    """Write an operator project with roles of the bench, and of this repository for its kind."""
+    """Write an operator project: with roles of the bench, and of this repository for its kind."""
     project = scratch / "project"
+    if setup.write_project is not None:
+        setup.write_project(project)
+        return project
     kinds = (setup.kind, *setup.more)
     watches: list[dict[str, object]] = []
     if NGINX in kinds:

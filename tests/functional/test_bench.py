@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from bench.api import (
     APP,
@@ -13,14 +16,61 @@ from bench.api import (
     SERVICE,
     SERVICE_ACCOUNT,
     Kind,
+    definition,
     is_successful,
 )
 from bench.breakdown import measure_breakdown
 from bench.churn import churn
 from bench.edits import Subject
 from bench.environment import BenchEnvironment, Setup
+from bench.errors import BenchError
 from bench.memory import measure_memory
 from bench.resources import create_and_wait, names
+from bench.user_comparison import compare_project
+from bench.user_project import UserProject, parse_edit, read_project
+
+_TINY = Kind("shop.example.com/v1", "Tiny")
+_ROLE = """
+- name: Write the Deployment
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata:
+        name: "{{ ansible_operator_meta.name }}"
+        namespace: "{{ ansible_operator_meta.namespace }}"
+      spec:
+        selector: {matchLabels: {app: tiny}}
+        template:
+          metadata: {labels: {app: tiny}}
+          spec: {containers: [{name: app, image: app}]}
+- name: Wait for its Pod
+  kubernetes.core.k8s_info:
+    kind: Pod
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    wait: true
+    wait_timeout: 60
+  register: pods
+- name: Ask the Pod
+  kubernetes.core.k8s_exec:
+    pod: "{{ pods.resources[0].metadata.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    command: version
+  register: answer
+- name: Remember the answer
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata:
+        name: "{{ ansible_operator_meta.name }}"
+        namespace: "{{ ansible_operator_meta.namespace }}"
+      data: {answer: "{{ answer.stdout }}", size: "{{ size | string }}"}
+- name: Refuse
+  ansible.builtin.fail:
+    msg: too large
+  when: size | int > 5
+"""
 
 
 @pytest.mark.parametrize("kind", [NGINX, pytest.param(LONG, marks=pytest.mark.slow)])
@@ -41,6 +91,63 @@ def test_both_roles_fit_into_one_operator(bench_environment: BenchEnvironment) -
     with bench_environment.site(Setup(NGINX, more=(LONG,))) as site:
         for kind in (NGINX, LONG):
             Subject(site, kind).create()
+
+
+@pytest.fixture
+def tiny_project(tmp_path: Path) -> UserProject:
+    """Return a project as a user has one."""
+    group, version = _TINY.api_version.split("/")
+    watch = {"group": group, "version": version, "kind": _TINY.name, "role": "tiny"}
+    resource = {"apiVersion": _TINY.api_version, "kind": _TINY.name, "metadata": {"name": "a"}}
+    crd = definition(_TINY)
+    crd["spec"]["group"] = group
+    crd["metadata"]["name"] = f"{crd['spec']['names']['plural']}.{group}"
+    files = {
+        "watches.yaml": yaml.safe_dump([watch]),
+        "roles/tiny/tasks/main.yml": _ROLE,
+        "config/crd/tiny.yaml": yaml.safe_dump(crd),
+        "sample.yaml": yaml.safe_dump({**resource, "spec": {"size": 1}}),
+    }
+    for name, text in files.items():
+        file = tmp_path / "tiny" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return read_project(tmp_path / "tiny", tmp_path / "tiny" / "sample.yaml")
+
+
+def test_a_project_of_a_user_is_compared(
+    bench_environment: BenchEnvironment, tiny_project: UserProject
+) -> None:
+    """Its Pods become ready, and commands in them succeed; here both operators are the same."""
+    rows = {
+        row.work: row
+        for row in compare_project(
+            bench_environment,
+            tiny_project,
+            parse_edit("spec.size=2"),
+            output="v1",
+            repetitions=1,
+            opponent=BenchEnvironment.site,
+            quiet=2,
+        )
+    }
+    assert rows["objects that differ"].value == 0
+    for work in ("installation", "edit spec.size=2", "run that changes nothing"):
+        assert rows[f"{work}: runs"].value >= 1
+        assert rows[f"{work}: CPU until quiet"].value > 0
+
+
+def test_a_failed_task_of_a_user_is_named(
+    bench_environment: BenchEnvironment, tiny_project: UserProject
+) -> None:
+    """With its message, instead of figures of a run that has not done its work."""
+    tiny_project.resource["spec"]["size"] = 6
+    with pytest.raises(BenchError, match="operator-runner: task 'Refuse' has failed: too large"):
+        list(
+            compare_project(
+                bench_environment, tiny_project, None, opponent=BenchEnvironment.site, quiet=2
+            )
+        )
 
 
 @pytest.mark.slow
