@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -40,6 +41,8 @@ _PROXY_PORT, _API_PORT = 8888, 5050
 """The kubeconfigs of runs have this port of the proxy, whatever the flag; the other is fixed."""
 _FILES = Path("/tmp/ansible-operator")  # noqa: S108 - ansible-operator has no flag for it
 _FAILED, _CONFLICT = '"msg":"Reconciler error"', "the object has been modified"
+_TASK_FAILED, _RESULT = '"error":"[playbook task failed]"', "FAILED! => "
+_COLOR = re.compile("\x1b\\[[0-9;]*m")
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -157,7 +160,8 @@ class AnsibleOperator(Site):
         """
         text = super()._new_log()
         if failed := failures(text.decode(errors="replace")):
-            raise self.failed(f"a reconcile of ansible-operator has failed: {failed[0]}")
+            reason = failed_task(self.operator.log()) or failed[0]
+            raise self.failed(f"a reconcile of ansible-operator has failed: {reason}")
         return text
 
 
@@ -189,6 +193,17 @@ def failures(log: str) -> list[str]:
     lines = [line for line in log.splitlines() if _FAILED in line]
     errors = [str(json.loads(line)["error"]) for line in lines]
     return [error for error in errors if _CONFLICT not in error]
+
+
+def failed_task(log: str) -> str:
+    """Return task and result of the last failed task in the log of ansible-operator, or nothing."""
+    task = result = ""
+    for line in _COLOR.sub("", log).splitlines():
+        if _TASK_FAILED in line and line.startswith("{"):
+            task, result = str(json.loads(line).get("EventData.Task")), ""
+        elif task and not result:
+            result = line.partition(_RESULT)[2]
+    return f"task {task!r}: {result}" if task else ""
 
 
 def _require_free(port: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bench.ansible_operator import failures
+from bench.ansible_operator import failed_task, failures
 
 
 def _line(message: str, error: str) -> str:
@@ -29,3 +29,20 @@ def test_a_conflict_is_not_a_failure() -> None:
     assert failures(_line("Reconciler error", conflict)) == []
     both = f"{_line('Reconciler error', conflict)}\n{_line('Reconciler error', 'exit status 4')}"
     assert failures(both) == ["exit status 4"]
+
+
+def test_the_failed_task_is_named_with_its_result() -> None:
+    """The last one: the play went on after those before it."""
+    line = {"level": "error", "EventData.Task": "Ask", "error": "[playbook task failed]"}
+    output = '\x1b[0;31mfatal: [localhost]: FAILED! => {"msg": "%s"}\x1b[0m'
+    log = "\n".join(
+        part
+        for task, text in (("Ask", "ignored"), ("Refuse", "too large"))
+        for part in (
+            json.dumps({**line, "EventData.Task": task}, separators=(",", ":")),
+            f" TASK [{task}] ****",
+            output % text,
+        )
+    )
+    assert failed_task(log) == """task 'Refuse': {"msg": "too large"}"""
+    assert failed_task("{}") == ""
