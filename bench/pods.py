@@ -32,7 +32,7 @@ class PodProxy(RequestRecorder):
 
     def __init__(self, api: Api, output: str) -> None:
         """Commands succeed, and print `output`."""
-        super().__init__(api)
+        super().__init__(api, tls=True)
         self._output = output.encode()
 
     async def _relay(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import secrets
 import ssl
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -18,11 +21,13 @@ import yaml
 from aiohttp import web
 
 from bench.api import Api
+from operator_runner.net.certificate_authority import CertificateLifetimes, renew
 
 _HOP_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "authorization"}
 _AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type")
 """Headers that aiohttp adds if the client sent none."""
 _CLOSE_SECONDS = 0.3
+_ADDRESS = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +41,19 @@ class Request:
 
 
 class RequestRecorder:
-    """Serves HTTP on loopback, authenticated by a token."""
+    """Serves on loopback, authenticated by a token."""
 
-    def __init__(self, api: Api) -> None:
-        """Prepare; `serve` starts the server."""
+    def __init__(self, api: Api, *, tls: bool = False) -> None:
+        """Prepare; `serve` starts the server, which speaks HTTP or HTTPS.
+
+        Clients in Go send a token by HTTPS only.
+        """
+        now = datetime.now(UTC)
+        self._certificates = (
+            renew(None, [_ADDRESS], now, is_published=False, lifetimes=CertificateLifetimes())
+            if tls
+            else None
+        )
         self._server, self._tls = api.url, api.tls
         self._token = secrets.token_hex(16)
         self._port = 0
@@ -78,7 +92,7 @@ class RequestRecorder:
 
             runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=0.1)
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            await web.TCPSite(runner, _ADDRESS, 0, ssl_context=self._serving()).start()
             self._port = int(runner.addresses[0][1])
             ready.set()
             await over.wait()
@@ -120,8 +134,25 @@ class RequestRecorder:
             self.requests.append(Request(_text(request), begin, time.time()))
         return response
 
+    def _serving(self) -> ssl.SSLContext | None:
+        """Return the context of the server for HTTPS."""
+        if self._certificates is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self._certificates.certificate + self._certificates.key)
+            file.flush()
+            context.load_cert_chain(file.name)
+        return context
+
     def _kubeconfig(self) -> str:
-        cluster = {"server": f"http://127.0.0.1:{self._port}"}
+        cluster = {"server": f"http://{_ADDRESS}:{self._port}"}
+        if self._certificates is not None:
+            authority = base64.b64encode(self._certificates.authorities).decode()
+            cluster = {
+                "server": f"https://{_ADDRESS}:{self._port}",
+                "certificate-authority-data": authority,
+            }
         return yaml.safe_dump(
             {
                 "apiVersion": "v1",
