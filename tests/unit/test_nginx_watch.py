@@ -33,7 +33,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 def shown(watch: Watch, outcome: RunOutcome) -> EvaluatedStatus:
     assert watch.status is not None
-    values: dict[str, Any] = {"resource": {}, "dependents": OBJECTS, "readiness": NOT_READY}
+    resource = {"metadata": {"name": "web"}}
+    values: dict[str, Any] = {"resource": resource, "dependents": OBJECTS, "readiness": NOT_READY}
     found = evaluate(watch.status, values | {"result": result_of(outcome)})
     assert found.problems == []
     return found
@@ -42,7 +43,8 @@ def shown(watch: Watch, outcome: RunOutcome) -> EvaluatedStatus:
 def test_replicas_and_ports_are_those_of_the_objects(watch: Watch) -> None:
     """They include defaults of the API."""
     found = shown(watch, RunOutcome(Stats()))
-    assert found.fields == {"replicas": 2, "ports": "80/TCP,53/UDP"}
+    selector = "app.kubernetes.io/name=nginx,app.kubernetes.io/instance=web"
+    assert found.fields == {"replicas": 2, "ports": "80/TCP,53/UDP", "selector": selector}
 
 
 @pytest.mark.parametrize(
