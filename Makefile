@@ -225,7 +225,7 @@ prune: $(INSTALLED) ## Check 2,000 random sequences of edits, restarts and failu
 ATTACKS := tests/contract/attacks tests/contract/ansible/test_isolation.py tests/contract/ansible/test_hostile_specs.py \
   tests/contract/proxy/test_ownership_attacks.py tests/contract/proxy/test_bounds.py tests/contract/net \
   tests/contract/conversion/test_hostile_reviews.py tests/functional/test_hostile_resources.py \
-  tests/functional/test_slow_clients.py
+  tests/functional/test_slow_clients.py tests/functional/test_availability.py tests/functional/test_limits.py
 
 .PHONY: attack
 attack: $(INSTALLED) ## Attack the operator as docs/security.md says; prints each promise, and whether it was held
