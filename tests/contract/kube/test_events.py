@@ -69,11 +69,15 @@ async def test_a_series_with_an_expired_event_is_restarted(
 
 
 async def test_a_long_note_is_cut(api: Api, subject: Json, kubectl: Kubectl) -> None:
-    """The API server takes 1024 bytes; characters stay whole."""
-    await EventRecorder(api).emit(subject, _spec("ä" * 2000))
+    """The API server takes 1024 bytes; characters stay whole, and so does the end with the cure."""
+    await EventRecorder(api).emit(subject, _spec("ä" * 2000 + "cure"))
 
     (event,) = _events(kubectl)
-    assert event["note"] == "ä" * 510 + "..."
+    begin, _, end = event["note"].partition(" [cut: ")
+    assert begin == "ä" * len(begin)
+    assert begin
+    assert end.endswith("ääcure")
+    assert 900 < len(event["note"].encode()) <= 1024
 
 
 async def test_an_event_contains_the_cause(api: Api, subject: Json, kubectl: Kubectl) -> None:
@@ -83,7 +87,7 @@ async def test_an_event_contains_the_cause(api: Api, subject: Json, kubectl: Kub
     )
 
     (event,) = _events(kubectl)
-    assert event["note"].endswith("x... (why: spec: spec.size)")
+    assert event["note"].endswith("xx (why: spec: spec.size)")
     assert event["metadata"]["annotations"] == {
         "operator-runner.dev/cause": "spec: spec.size",
         "operator-runner.dev/duration-seconds": "1.500",

@@ -100,6 +100,7 @@ def test_scaffolded_objects_have_the_usual_names(kubectl: Kubectl, made: Path) -
         "--leader-elect",
         "--leader-election-id=cache-operator",
         "--health-probe-bind-address=:6789",
+        "--ansible-log-events=lines",
         "--metrics-bind-address=:8443",
         "--metrics-secure",
         "--metrics-require-rbac",
