@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import signal
@@ -62,6 +63,8 @@ class Site:
 
     success: ClassVar[bytes] = b'"Reconciled"'
     """What the log has once for each successful run."""
+    failure: ClassVar[bytes] = b'"Reconciliation failed"'
+    """What the log has for each failed run; ansible-operator writes other lines."""
 
     def __init__(self, api: Api, kubeconfig: Path, scratch: Path, setup: Setup) -> None:
         """Prepare without starting; `scratch` must exist."""
@@ -82,6 +85,8 @@ class Site:
         # A restarted operator has the same port, as with the default one.
         (self._port,) = network.free_ports("127.0.0.1", 1)
         self._read, self._ended = 0, 0
+        self.failures: list[Json] = []
+        """Lines of the log about failed runs, as far as `ended` has read it."""
 
     def _prepare(
         self, project: Path, kubeconfig: Path, environment: Mapping[str, str]
@@ -121,7 +126,10 @@ class Site:
         Raises BenchError if the operator has exited on its own.
         """
         self._require_running()
-        self._ended += self._new_log().count(self.success)
+        text = self._new_log()
+        self._ended += text.count(self.success)
+        lines = [line for line in text.splitlines() if self.failure in line]
+        self.failures += [json.loads(line) for line in lines if line.startswith(b"{")]
         return self._ended
 
     def _new_log(self) -> bytes:

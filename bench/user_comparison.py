@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -250,23 +250,17 @@ def _milliseconds(value: float) -> str:
     return f"{value * 1000:.1f} ms"
 
 
-def _lines(site: Site, message: str) -> Iterator[Mapping[str, object]]:
-    """Yield the lines of operator-runner's log with a message."""
-    for line in site.operator.log().splitlines():
-        if message in line and line.startswith("{"):
-            yield json.loads(line)
-
-
 def _tasks(site: Site) -> int:
     """Return the number of tasks in all runs of operator-runner so far, skipped ones included."""
     counts = ("ok", "skipped", "ignored", "rescued")
-    lines = _lines(site, site.success.decode())
-    return sum(int(str(line.get(name) or 0)) for line in lines for name in counts)
+    text = site.operator.log().splitlines()
+    lines = (json.loads(each) for each in text if site.success.decode() in each and each[:1] == "{")
+    return sum(int(line.get(name) or 0) for line in lines for name in counts)
 
 
 def _require_success(site: Site) -> None:
     """Raise BenchError with task and message if a run of operator-runner has failed."""
-    for line in _lines(site, '"Reconciliation failed"'):
+    for line in site.failures:
         raise BenchError(f"operator-runner: task {line['task']!r} has failed: {line['error']}")
 
 

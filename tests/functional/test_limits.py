@@ -37,7 +37,7 @@ def test_a_full_disk_is_reported_and_passes_by(
         _fill(filler)
         kubectl.apply(echo("a", sayThis="after"))
         message = eventually(lambda: kubectl("get", KIND, "a", MESSAGE), bool, details=operator.log)
-        # Behind it stands the task, if one had begun.
+        # The task follows, if one had begun.
         assert "the disk of the work dir is full: free space, or enlarge the volume" in message
         assert operator.probe("healthz") == 200
         filler.unlink()
