@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """
     parser.addoption("--answer-seconds", type=float, default=180)
     parser.addoption("--pictures", type=Path, default=None)
-    parser.addoption("--edits", type=int, default=12)
+    parser.addoption("--edits", type=int, default=45)
     parser.addoption("--edits-seed", type=int, default=1)
 
 
