@@ -130,6 +130,69 @@ def test_available_follows_the_pods(world: World) -> None:
     assert "requeue_after" not in causes
 
 
+def test_a_failed_image_is_replaced_by_the_last_good_one(world: World) -> None:
+    """An upgrade of the operator brings an image whose Pods do not become ready; a later one is taken.
+
+    The failed image is not tried again until forceRedploy changes.
+    """
+
+    def deployment() -> Json:
+        return world.kubectl.get("deployment", "web") or {}
+
+    def image_of(body: Json) -> str:
+        return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    def degraded() -> tuple[str, str]:
+        found = world.condition("OperatorDegraded")
+        return str(found.get("status")), str(found.get("reason"))
+
+    def upgrade(image: str) -> None:
+        world.operator.terminate()
+        world.operator.environment["RELATED_IMAGE_NGINX"] = image
+        world.operator.start()
+
+    def make_ready(image: str) -> None:
+        """Have the Pods of an image ready, as kubelets would."""
+
+        def is_good(body: Json | None) -> bool:
+            for pod in world.kubectl.list("pods", INSTANCE):
+                if pod["spec"]["containers"][0]["image"] == image:
+                    set_ready(world.kubectl, pod["metadata"]["name"], "True")
+            return body is not None and body.get("status", {}).get("lastGoodImage") == image
+
+        world.until(lambda: world.kubectl.get(KIND, "web"), is_good)
+
+    upgrade("nginx:good")
+    world.kubectl.apply(nginx(replicas=2))
+    make_ready("nginx:good")
+    # Another manager's field, which the role does not set.
+    hasty = {key: deployment()[key] for key in ("apiVersion", "kind")}
+    hasty |= {"metadata": {"name": "web"}, "spec": {"progressDeadlineSeconds": 3}}
+    apply = ("apply", "--server-side", "--field-manager=policy", "--filename=-")
+    world.kubectl(*apply, input_=json.dumps(hasty))
+
+    upgrade("nginx:bad")
+    world.until(degraded, ("True", "RolledBack").__eq__)
+    assert "nginx:bad did not become ready; Pods have nginx:good" in (
+        world.condition("OperatorDegraded")["message"]
+    )
+    assert image_of(deployment()) == "nginx:good"
+    world.until(lambda: available(world), ("True", "DependentsReady").__eq__)
+    returned = deployment()["metadata"]["generation"]
+    world.kubectl("annotate", KIND, "web", f"{REQUEST_ANNOTATION}=again")
+    world.until(lambda: world.kubectl.get(KIND, "web"), partial(is_handled, request="again"))
+    assert deployment()["metadata"]["generation"] == returned
+
+    world.kubectl.apply(nginx(replicas=2, forceRedploy="again"))
+    world.until(lambda: image_of(deployment()), "nginx:bad".__eq__)
+    world.until(lambda: image_of(deployment()), "nginx:good".__eq__)
+
+    upgrade("nginx:better")
+    make_ready("nginx:better")
+    world.until(degraded, ("False", "OperatorSucceeded").__eq__)
+    assert "operator.example.com/failedImage" not in annotations_of(deployment())
+
+
 def test_a_former_deployment_with_a_finalizer_is_awaited_less_and_less_often(world: World) -> None:
     """The period grows with the time that the deletion has lasted; then the operand is written."""
     former = {

@@ -36,7 +36,7 @@ class OperatorProcess:
         self.log_file = scratch / "operator.log"
         self._metrics_port, self._probe_port = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self._environment = os.environ | environment
+        self.environment = {**os.environ, **environment}
         self._command = [
             str(program),
             "run",
@@ -55,7 +55,7 @@ class OperatorProcess:
             self._process = subprocess.Popen(
                 [*self._command, *flags],
                 cwd=self.project,
-                env=self._environment,
+                env=self.environment,
                 stdout=log if output is None else output,
                 stderr=log if output is None else output,
             )

@@ -44,7 +44,12 @@ def test_replicas_and_ports_are_those_of_the_objects(watch: Watch) -> None:
     """They include defaults of the API."""
     found = shown(watch, RunOutcome(Stats()))
     selector = "app.kubernetes.io/name=nginx,app.kubernetes.io/instance=web"
-    assert found.fields == {"replicas": 2, "ports": "80/TCP,53/UDP", "selector": selector}
+    assert found.fields == {
+        "lastGoodImage": None,
+        "replicas": 2,
+        "ports": "80/TCP,53/UDP",
+        "selector": selector,
+    }
 
 
 @pytest.mark.parametrize(
