@@ -262,11 +262,13 @@ def test_no_right_is_a_wildcard(kubectl: Kubectl) -> None:
     assert deleted == [["services"], ["deployments"]]
 
 
-def test_the_image_of_the_operand_is_named_once(kubectl: Kubectl) -> None:
-    """RELATED_IMAGE_NGINX of the manager is the default of the role, an exact version."""
+def test_the_images_of_the_operand_are_named_once(kubectl: Kubectl) -> None:
+    """Those of the manager's environment are the defaults of the role, exact versions."""
     manager = rendered(kubectl, "default")["Deployment", "nginx-operator-controller-manager"]
     (container,) = manager["spec"]["template"]["spec"]["containers"]
-    (image,) = [e["value"] for e in container["env"] if e["name"] == "RELATED_IMAGE_NGINX"]
+    images = {e["name"]: e["value"] for e in container["env"] if "RELATED_IMAGE" in e["name"]}
     defaults = (REPOSITORY / "roles" / "nginx" / "defaults" / "main.yml").read_text()
-    assert f"or '{image}'" in defaults
-    assert re.fullmatch(r"docker.io/library/nginx:\d+\.\d+\.\d+", image)
+    assert set(images) == {"RELATED_IMAGE_NGINX", "RELATED_IMAGE_NGINX_EXPORTER"}
+    for name, image in images.items():
+        assert f"'{name}') or '{image}'" in defaults
+        assert re.fullmatch(r"docker.io/[a-z/-]+:\d+\.\d+\.\d+", image)

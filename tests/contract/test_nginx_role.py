@@ -756,6 +756,27 @@ def test_each_port_is_declared_and_answers(nginx: Nginx) -> None:
     assert nginx.succeed() == 0
 
 
+def test_metrics_are_those_of_a_second_container(nginx: Nginx) -> None:
+    """An exporter reads the status of nginx in its Pod, on a port that the PodMonitor selects."""
+    nginx.resource(ports=[{"containerPort": 8090}], metrics=True)
+    nginx.succeed()
+    pods = nginx.live("deployment")["spec"]["template"]
+    _, exporter = pods["spec"]["containers"]
+    assert exporter["args"] == ["--nginx.scrape-uri=http://127.0.0.1:8090/stub_status"]
+    assert "stub_status;" in pods["metadata"]["annotations"]["operator.example.com/nginx.conf"]
+    file = REPOSITORY / "config" / "prometheus" / "operand.yaml"
+    monitor = next(yaml.safe_load_all(file.read_text()))["spec"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    (port,) = exporter["ports"]
+    assert (port["name"], port["containerPort"]) == (endpoint["port"], 9113)
+    assert monitor["selector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+    assert nginx.succeed() == 0
+
+    nginx.resource(ports=[{"containerPort": 8090}])
+    nginx.succeed()
+    assert container(nginx.live("deployment"))["name"] == "nginx"
+
+
 def test_the_old_pod_releases_its_host_port_first(nginx: Nginx) -> None:
     """With a host port the old Pod goes first: both could not run on one node."""
     nginx.resource(ports=[{"containerPort": 8080, "hostPort": 80, "hostIP": "127.0.0.1"}])
@@ -804,6 +825,10 @@ def test_rejected_ports_do_not_change_the_operand(
         (
             {"ports": [{"containerPort": port} for port in range(1, 252)]},
             "spec.ports: Too many: 251: must have at most 250 items",
+        ),
+        (
+            {"ports": [{"containerPort": 9113}], "metrics": True},
+            "port 9113 is that of the exporter",
         ),
         ({"forceRedploy": 1}, "spec.forceRedploy: Invalid value"),
         ({"forceRedeploy": "x"}, 'unknown field "spec.forceRedeploy"'),

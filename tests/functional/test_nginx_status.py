@@ -131,7 +131,7 @@ def test_available_follows_the_pods(world: World) -> None:
 
 
 def test_a_failed_image_is_replaced_by_the_last_good_one(world: World) -> None:
-    """An upgrade of the operator brings an image whose Pods do not become ready; a later one is taken.
+    """A new operator brings an image whose Pods do not become ready; a later image is taken.
 
     The failed image is not tried again until forceRedploy changes.
     """
@@ -173,8 +173,9 @@ def test_a_failed_image_is_replaced_by_the_last_good_one(world: World) -> None:
 
     upgrade("nginx:bad")
     world.until(degraded, ("True", "RolledBack").__eq__)
-    assert "nginx:bad did not become ready; Pods have nginx:good" in (
-        world.condition("OperatorDegraded")["message"]
+    assert (
+        "nginx:bad did not become ready; Pods have nginx:good"
+        in (world.condition("OperatorDegraded")["message"])
     )
     assert image_of(deployment()) == "nginx:good"
     world.until(lambda: available(world), ("True", "DependentsReady").__eq__)

@@ -19,13 +19,13 @@ def panels(file: Path = FILE) -> list[dict[str, Any]]:
 
 def filled(expression: str, rate_interval: str) -> str:
     """Return an expression with all variables at All, as a person finds the dashboard."""
-    for variable in ("namespace", "job", "kind"):
+    for variable in ("namespace", "job", "kind", "name"):
         expression = expression.replace(f'"${variable}"', '".*"')
     return expression.replace("$__rate_interval", rate_interval)
 
 
-def expressions(rate_interval: str) -> Iterator[tuple[str, str]]:
+def expressions(rate_interval: str, file: Path = FILE) -> Iterator[tuple[str, str]]:
     """Yield title and expression of each line of each panel."""
-    for panel in panels():
+    for panel in panels(file):
         for target in panel["targets"]:
             yield panel["title"], filled(target["expr"], rate_interval)

@@ -64,11 +64,6 @@ def _download(folder: Path) -> list[Path]:
     return list(folder.glob("*.deb"))
 
 
-def rules_of(manifest: Path) -> str:
-    """Return the rules of a PrometheusRule as a file of Prometheus."""
-    return yaml.safe_dump(yaml.safe_load(manifest.read_text())["spec"])
-
-
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run promtool."""
     command = [programs() / "promtool", *arguments]
@@ -130,9 +125,9 @@ class Client:
 
 
 class Prometheus(Client):
-    """One Prometheus with its data in a folder, which scrapes one operator every second."""
+    """One Prometheus with its data in a folder, which scrapes one target every second."""
 
-    def __init__(self, folder: Path, target: str, rules: str = "groups: []") -> None:
+    def __init__(self, folder: Path, target: str, rules: str = "groups: []", **labels: str) -> None:
         """Prepare; nothing is started. `target` is host:port, `rules` the text of a rules file."""
         self._folder = folder
         (port,) = network.free_ports("127.0.0.1", 1)
@@ -140,7 +135,7 @@ class Prometheus(Client):
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir()
         (folder / "rules.yml").write_text(rules)
-        scrape = {"job_name": JOB, "static_configs": [{"targets": [target]}]}
+        scrape = {"job_name": JOB, "static_configs": [{"targets": [target], "labels": labels}]}
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yml"],
@@ -149,7 +144,7 @@ class Prometheus(Client):
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
 
     def start(self) -> Prometheus:
-        """Start it and wait until it has scraped the operator."""
+        """Start it and wait until it has scraped the target."""
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [

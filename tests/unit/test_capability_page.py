@@ -1,4 +1,4 @@
-"""docs/capability-levels.md claims levels I and II, item by item; each claim names its test."""
+"""docs/capability-levels.md claims levels I to IV, item by item; each claim names its test."""
 
 from __future__ import annotations
 

@@ -15,17 +15,20 @@ from operator_runner.tools.scaffold.plan import plan_init
 from operator_runner.tools.scaffold.project_file import Project
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY
-from tests.support.prometheus import JOB, promtool, rules_of
+from tests.support.prometheus import JOB, promtool
 
 CONFIG = REPOSITORY / "config"
 RULES = CONFIG / "prometheus" / "rules.yaml"
+OPERAND_MONITOR, OPERAND_RULES = yaml.safe_load_all(
+    (CONFIG / "prometheus" / "operand.yaml").read_text()
+)
 PAGE = REPOSITORY / "docs" / "monitoring.md"
 PACKAGE = REPOSITORY / "operator_runner"
 _MESSAGE = re.compile(r'log\.(?:info|warning|error|exception)\(\s*"([^"]*)"')
 
 
 def alerts() -> list[dict[str, Any]]:
-    groups = yaml.safe_load(RULES.read_text())["spec"]["groups"]
+    groups = yaml.safe_load(RULES.read_text())["spec"]["groups"] + OPERAND_RULES["spec"]["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
@@ -33,7 +36,9 @@ def alerts() -> list[dict[str, Any]]:
 def rules(tmp_path: Path) -> Path:
     """Write the rules as Prometheus reads them."""
     file = tmp_path / "rules.yml"
-    file.write_text(rules_of(RULES))
+    spec = yaml.safe_load(RULES.read_text())["spec"]
+    spec["groups"] += OPERAND_RULES["spec"]["groups"]
+    file.write_text(yaml.safe_dump(spec))
     return file
 
 
@@ -100,6 +105,8 @@ def test_one_line_switches_monitoring_on(kubectl: Kubectl, tmp_path: Path) -> No
     assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
     assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": JOB}]
     assert ("PrometheusRule", "nginx-operator-controller-manager-rules") in objects
+    assert ("PrometheusRule", "nginx-operator-nginx-rules") in objects
+    assert ("PodMonitor", "nginx-operator-nginx-monitor") in objects
     namespaces = {d["metadata"]["namespace"] for d in (monitor, service)}
     assert namespaces == {"nginx-operator-system"}
 
@@ -115,5 +122,8 @@ def test_the_dashboard_can_be_applied(kubectl: Kubectl) -> None:
     """Kustomize makes a ConfigMap that Grafana's sidecar finds, with the dashboard as it is."""
     (made,) = yaml.safe_load_all(kubectl("kustomize", str(CONFIG / "grafana")))
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
-    file = CONFIG / "grafana" / "dashboard.json"
-    assert json.loads(made["data"]["dashboard.json"]) == json.loads(file.read_text())
+    files = {
+        file.name: json.loads(file.read_text()) for file in (CONFIG / "grafana").glob("*.json")
+    }
+    assert {name: json.loads(text) for name, text in made["data"].items()} == files
+    assert len(files) == 2
