@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -45,6 +46,8 @@ _OWNERSHIP = (NOT_OWNED, FORMER_OWNER)
 REASON_PATTERN = r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?"
 _NON_ZERO = re.compile(r"non-zero return code\.?\Z")
 """End of the message of `command`, `shell` and `script`; `no_log` hides their output."""
+_ENDED_WAITS = ("Resource scaling timed out", "Resource update timed out")
+"""Messages of k8s_scale and k8s_json_patch, which do not name what they have waited for."""
 _COUNTS = ("ok", "failures", "dark", "skipped", "rescued", "ignored", "processed")
 _NO_HOSTS = (
     "no hosts matched, so nothing was run: write `hosts: localhost` in the playbook, or set"
@@ -218,6 +221,9 @@ def _message(result: Any, keyword_of: Callable[[str], str]) -> str:
         own = _condition(result, keyword_of) or own or _UNKNOWN
     if _NON_ZERO.search(own):
         own = f"{own.rstrip('.')} {_command_result(result)}"
+    if own in _ENDED_WAITS and isinstance(waited := result.get("result"), dict):
+        with suppress(KeyError, TypeError):
+            own = f"timed out waiting for {waited['kind']} {waited['metadata']['name']}"
     own, detail = readable(own), _detail(result.get("error"))
     return own if detail in own else f"{own}: {detail}"
 

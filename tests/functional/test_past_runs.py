@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.functional.test_operator import wait_for_text
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
 from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
@@ -62,6 +64,25 @@ def why(*args: str | Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_runs_of_a_deleted_resource_are_not_those_of_its_namesake(
+    kubectl: Kubectl, operator: Operator, cli: RunnerCli
+) -> None:
+    """`why` of a recreated resource begins with its own first run."""
+    operator.start()
+    kubectl.apply(echo(sayThis="1"))
+    wait_for_cause(operator, "spec: created")
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
+    wait_for_text(kubectl, operator, "hello 2")
+    assert "spec: spec.sayThis" in cli("why", f"{KIND}/a")
+    kubectl("delete", KIND, "a")
+    kubectl.apply(echo(sayThis="3"))
+    wait_for_text(kubectl, operator, "hello 3")
+    wait_until_idle(operator)
+    lines = cli("why", f"{KIND}/a")
+    assert "spec: created" in lines
+    assert "spec.sayThis" not in lines
 
 
 def test_each_kind_of_cause_is_reported_everywhere(

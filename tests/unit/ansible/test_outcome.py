@@ -353,6 +353,15 @@ CURE = "add the rule `patch deployments.apps`: `operator-runner rbac` derives it
         ),
         (
             {
+                "msg": "Resource update timed out",
+                "result": {"kind": "Deployment", "metadata": {"name": "web"}},
+            },
+            "timed out waiting for Deployment web",
+            "Timeout",
+        ),
+        ({"msg": "Resource scaling timed out"}, "Resource scaling timed out", "Timeout"),
+        (
+            {
                 "msg": "Task failed: Action failed: Unknown error.",
                 "message": "Could not find or access 'a.yml'\nSearched in:\n\t/p/vars/a.yml",
             },
