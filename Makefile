@@ -322,6 +322,10 @@ soak: $(INSTALLED) ## Inject faults for half an hour; ARGS='--minutes 5 --seed 1
 bench-forks: $(INSTALLED) ## Fork the preloaded process 100,000 times; ARGS=--mortal: without immortal objects
 	@$(BIN)/python -m bench.forks $(ARGS)
 
+.PHONY: bench-files
+bench-files: $(INSTALLED) ## Count the files and functions of the package that one edit runs
+	@$(BIN)/python -m bench.edit_files
+
 .PHONY: bench-patches
 bench-patches: $(INSTALLED) ## Measure the gain of each patch of ansible-core; ARGS='deep-copies --pairs 20'
 	@$(BIN)/python -m bench.patches $(ARGS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from string import Template
 
@@ -44,8 +45,12 @@ def project_roles(name: str, folder: Path) -> Iterator[Path]:
     yield from project_paths(f"roles/{name}", folder)
 
 
-def project_modules(folder: Path) -> list[Path]:
-    """Return the directories of a project whose modules a Dockerfile copies into the image."""
+@cache
+def project_modules(folder: Path) -> Sequence[Path]:
+    """Return the directories of a project whose modules a Dockerfile copies into the image.
+
+    They are looked for once: each run asks for them.
+    """
     return [path for path in project_paths(_MODULES, folder) if path.is_dir()]
 
 

@@ -21,6 +21,7 @@ from bench.api import (
 )
 from bench.breakdown import measure_breakdown
 from bench.churn import churn
+from bench.edit_files import files_of_an_edit
 from bench.edits import Subject
 from bench.environment import BenchEnvironment, Setup
 from bench.errors import BenchError
@@ -181,3 +182,11 @@ def test_the_time_of_a_run_is_broken_down(bench_environment: BenchEnvironment) -
 def test_the_memory_of_runs_is_measured(bench_environment: BenchEnvironment) -> None:
     """That of an operator, and of each of its runs while they are inside a task."""
     assert all(row.value > 0 for row in measure_memory(bench_environment))
+
+
+def test_the_files_of_an_edit_are_counted(bench_environment: BenchEnvironment) -> None:
+    """Those of each step, and none of a feature that only a key of the watch switches on."""
+    functions = files_of_an_edit(bench_environment)
+    for file in ("reconcile/reconciler.py", "ansible/executor.py", "proxy/server.py"):
+        assert functions[file], functions
+    assert not {"reconcile/schedule.py", "reconcile/pruning.py"} & set(functions)

@@ -1,0 +1,101 @@
+"""Count the files and functions of the package that one edit runs, in the operator's process.
+
+python -m bench.edit_files: a list of the functions of each file, and the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+import operator_runner
+from bench.api import THREE
+from bench.environment import PROGRAM, BenchEnvironment, Setup, open_environment, wait_until
+
+PACKAGE = Path(operator_runner.__file__).parent
+_EDITS = 3
+"""Edits before the counted one: caches are filled then."""
+_TARGET = 60
+
+
+class _Recording:
+    """The functions that are called between two signals, written to a file at the second one."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._seen: set[tuple[str, str]] = set()
+        self._is_on = False
+        threading.setprofile(self._profile)
+        sys.setprofile(self._profile)
+        signal.signal(signal.SIGUSR2, self._toggle)
+
+    def _profile(self, frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if self._is_on and event == "call" and code.co_filename.startswith(f"{PACKAGE}/"):
+            self._seen.add((os.path.relpath(code.co_filename, PACKAGE), code.co_qualname))
+
+    def _toggle(self, *_: object) -> None:
+        self._is_on = not self._is_on
+        if not self._is_on:
+            written = self._target.with_suffix(".new")
+            written.write_text(json.dumps(sorted(self._seen)))
+            written.rename(self._target)
+
+
+def files_of_an_edit(environment: BenchEnvironment) -> Mapping[str, list[str]]:
+    """Return the functions of each file that an edit runs; the watch has no optional key."""
+    found = environment.scratch / "functions.json"
+    program = environment.scratch / "operator"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        f"sys.path.insert(0, {str(PACKAGE.parent)!r})\n"
+        f"from bench.edit_files import run_recorded\nrun_recorded({str(found)!r})\n"
+    )
+    program.chmod(0o755)
+    with environment.site(Setup(THREE, program=program)) as site:
+        environment.api.create(THREE, site.namespace, "a", {"size": 0})
+        for size in range(1, _EDITS + 2):
+            site.wait_for_end(size)
+            site.wait_for_quiet()
+            if size == _EDITS + 1:
+                break
+            if size == _EDITS:
+                os.kill(site.operator.pid, signal.SIGUSR2)
+            site.api.merge(THREE, site.namespace, "a", {"spec": {"size": size}})
+        os.kill(site.operator.pid, signal.SIGUSR2)
+        wait_until(found.exists, "the functions are written", 60)
+    functions: defaultdict[str, list[str]] = defaultdict(list)
+    for file, name in json.loads(found.read_text()):
+        functions[file].append(name)
+    return functions
+
+
+def run_recorded(target: str) -> None:
+    """Run operator-runner with the arguments of this process, and record as asked by signals."""
+    from operator_runner.cli import main  # noqa: PLC0415 (only in the operator)
+
+    _Recording(Path(target))
+    sys.argv[0] = str(PROGRAM)
+    main()
+
+
+def _print() -> None:
+    with open_environment() as environment:
+        functions = files_of_an_edit(environment)
+    for file, names in sorted(functions.items()):
+        print(f"{file}: {', '.join(names)}")  # noqa: T201 (a command)
+    packages = {Path(file).parts[0] for file in functions}
+    count = sum(map(len, functions.values()))
+    figures = f"{count} functions in {len(functions)} files of {len(packages)} packages"
+    print(f"{figures}; target: {_TARGET} files")  # noqa: T201 (a command)
+
+
+if __name__ == "__main__":
+    _print()
