@@ -29,7 +29,6 @@ from operator_runner.app.execution import Execution
 from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership, elector_of, sharding_of
 from operator_runner.app.run_once import RunOnce
 from operator_runner.app.signals import Interrupted, take_signals, unless_stopped, until_one_ends
-from operator_runner.config.watches.schedules import timetable
 from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.backoff_handover import BackoffHandover
 from operator_runner.controller.dispatcher import Dispatcher
@@ -294,32 +293,22 @@ class Operator:
             cluster=self._cluster,
             access=execution.access,
             executor=execution.executor,
+            dependents=self._dependents,
+            metrics=self._metrics,
+            variable_names=variable_names,
+            other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
             is_selected=is_selected,
             is_deselected=is_deselected,
             latest_version=self._primary.version,
-            on_task_end=self._metrics.task_finished,
             run_guard=self._operator_condition.guard,
             on_replaced=self._replaced,
-            variable_names=variable_names,
-            writes=self._dependents.writes,
-            on_idempotence=self._metrics.record_idempotence,
-            other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
-            timetable=timetable,
-            on_missed_tick=self._metrics.tick_missed,
-            on_suspension=self._metrics.record_suspension,
             preview=previewer.preview,
             prune=execution.proxy.prune,
-            on_pruned=self._metrics.objects_pruned,
-            on_drift=self._metrics.record_drift,
-            dependents=self._dependents.objects.of,
-            readiness=self._dependents.readiness,
-            catching_up=self._dependents.catching_up,
             expressions=self._sources.expressions,
             fences=self._leadership.fences,
             claim=(lambda _: True) if sharding is None else sharding.claim,
             records=self._runs,
-            without_slot=self._queue.without_slot,
-            free_slot=self._queue.free_slot,
+            slots=self._queue,
             run_environment=lambda run_id: {**self._role_metrics, **traces.run_environment(run_id)},
         )
         for watch in self._watches:

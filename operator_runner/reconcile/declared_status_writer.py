@@ -146,14 +146,14 @@ class DeclaredStatusWriter:
             "schedule": _NO_SCHEDULE,
             **end.run.values,
             "resource": body,
-            "dependents": self._deps.dependents(ref) if declared.uses_dependents else [],
+            "dependents": self._deps.dependents.objects.of(ref) if declared.uses_dependents else [],
             "readiness": self._readiness_value(end) if declared.uses_readiness else {},
             "result": end.result,
         }
 
     def _readiness_value(self, end: _StatusEnd) -> Json:
         """Return what expressions see as `readiness`; a run that fails may not have read any."""
-        found = asdict(self._deps.readiness(end.run.ref))
+        found = asdict(self._deps.dependents.readiness(end.run.ref))
         reason, is_unknown = end.result["reason"], found["ready"] is None
         if reason == FORMER_OWNER or (is_unknown and reason == NOT_OWNED):
             found |= {"ready": False} | {name: end.result[name] for name in ("reason", "message")}

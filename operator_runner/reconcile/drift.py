@@ -151,7 +151,7 @@ class DriftObserver(Observer):
         if is_changed:
             _log.info("Drift changed", drift=entry.text or "none")
         found.entry = entry if entry.message else None
-        self._deps.on_drift(run.ref, bool(entry.text))
+        self._deps.metrics.record_drift(run.ref, bool(entry.text))
         await self._write(run, lambda old, now: put_condition(list(old), condition, now))
         if is_changed and entry.text:
             event = run.event(DRIFTED, entry.text, warning=True)
@@ -166,7 +166,7 @@ class DriftObserver(Observer):
 
     def _forget(self, ref: ObjectRef, state: ReconcileState) -> None:
         state.slot(_DriftSlot).entry = None
-        self._deps.on_drift(ref, False)
+        self._deps.metrics.record_drift(ref, False)
 
 
 def drift_entries(states: Iterable[ReconcileState]) -> Sequence[DriftEntry]:

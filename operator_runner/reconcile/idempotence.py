@@ -122,12 +122,12 @@ class IdempotenceObserver(Observer):
     """Reports fields that a role changes in every run, once until that ends."""
 
     def __init__(self, dependencies: Dependencies) -> None:
-        """Compare what `dependencies.writes` has recorded of each run."""
+        """Compare what `dependents.writes` has recorded of each run."""
         self._deps = dependencies
 
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`. Before the run, which begins a new record of what it writes."""
-        is_echo = partial(self._deps.writes.is_echo, run.ref)
+        is_echo = partial(self._deps.dependents.writes.is_echo, run.ref)
         check = run.state.slot(IdempotenceCheck)
         check.needed = 0 if run.schedule_time else runs_needed(run.causes, is_echo)
         check.tasks = TaskTimes()
@@ -141,9 +141,9 @@ class IdempotenceObserver(Observer):
         """See `Observer`."""
         if run.is_cleanup or run.outcome is None or not run.outcome.successful:
             return
-        changes = self._deps.writes.take_changes(run.ref)
+        changes = self._deps.dependents.writes.take_changes(run.ref)
         verdict = run.state.slot(IdempotenceCheck).run_ended(changes)
-        self._deps.on_idempotence(run.ref, verdict.is_idempotent)
+        self._deps.metrics.record_idempotence(run.ref, verdict.is_idempotent)
         for finding in verdict.findings:
             _log.warning(
                 "Role is not idempotent",

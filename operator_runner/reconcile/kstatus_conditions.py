@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from operator_runner.core.model import Json, ObjectRef, Watch
+from operator_runner.core.model import Json, Watch
 from operator_runner.kube.object_readiness import DependentsReadiness
 from operator_runner.reconcile.conditions import conditions_by_type, new_condition, put_condition
 from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
+from operator_runner.reconcile.protocols import ObservedDependents
 
 _ABNORMAL = ("Reconciling", "Stalled")
 
@@ -106,10 +107,10 @@ def stalled(conditions: Sequence[Json], generation: int, now: datetime) -> list[
 class KstatusObserver(Observer):
     """Adds these conditions; Ready depends on all others, and on the objects of the resource."""
 
-    def __init__(self, watch: Watch, readiness: Callable[[ObjectRef], DependentsReadiness]) -> None:
-        """`readiness` is that of `Dependencies`."""
+    def __init__(self, watch: Watch, dependents: ObservedDependents) -> None:
+        """See `Dependencies`."""
         self._ready_when = watch.ready_when
-        self._readiness = readiness
+        self._dependents = dependents
 
     def summarize(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
         """See `Observer`."""
@@ -119,7 +120,7 @@ class KstatusObserver(Observer):
                 return failing(conditions, generation, now)
             if outcome.requeue_after is not None:
                 return waiting(conditions, generation, now)
-            readiness = self._readiness(run.ref)
+            readiness = self._dependents.readiness(run.ref)
             return applied(conditions, generation, now, readiness, self._ready_when)
         change = _BY_PHASE.get(phase)
         return conditions if change is None else change(conditions, generation, now)

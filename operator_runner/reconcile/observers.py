@@ -36,7 +36,7 @@ def observers_of(
     schedule = None if watch.schedule is None else ScheduleObserver(watch, dependencies)
     is_due = (lambda _: False) if schedule is None else schedule.is_due
     observers: list[Observer | None] = [
-        SuspensionObserver(reporter, dependencies.on_suspension),
+        SuspensionObserver(reporter, dependencies.metrics.record_suspension),
         DriftObserver(watch, dependencies, reporter.status, is_due, period),
         DroppedFieldsObserver(dependencies),
         schedule,
@@ -46,7 +46,7 @@ def observers_of(
         TaskObserver(dependencies, ansible),
         None if watch.prune is None else PruneObserver(watch, dependencies),
         ExpressionObserver(dependencies.expressions),
-        KstatusObserver(watch, dependencies.readiness) if watch.kstatus else None,
+        KstatusObserver(watch, dependencies.dependents) if watch.kstatus else None,
         RequestObserver(dependencies.cluster),
     ]
     return [each for each in observers if each is not None]

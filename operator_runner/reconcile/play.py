@@ -153,7 +153,7 @@ class PlayRunner:
             if hint.startswith("its CRD is missing"):
                 return outcome
         elif (waited := _WAITED.search(first.message)) is not None:
-            hint = self._deps.readiness(ref, waited[1]).message
+            hint = self._deps.dependents.readiness(ref, waited[1]).message
             if not hint.startswith(f"{waited[1]} "):
                 return outcome
         else:
@@ -202,7 +202,7 @@ class TaskObserver(Observer):
             play_log(event)
             long_tasks.on_event(event)
             if (timing := task_time(event)) is not None:
-                self._deps.on_task_end(run.ref.gvk, *timing)
+                self._deps.metrics.task_finished(run.ref.gvk, *timing)
 
         try:
             yield on_event

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Protocol
 
 from operator_runner.core.model import (
@@ -20,6 +20,7 @@ from operator_runner.core.model import (
     RunRequest,
     Watch,
 )
+from operator_runner.kube.object_readiness import DependentsReadiness
 
 
 class ClusterClient(Protocol):
@@ -74,6 +75,55 @@ class WriteRecorder(Protocol):
 
     def own_version(self, owner: ObjectRef) -> str:
         """Return the resourceVersion of the last write of a run to `owner`, empty if unknown."""
+
+
+class OwnedObjects(Protocol):
+    """The objects of each resource, as last seen."""
+
+    def of(self, owner: ObjectRef) -> Sequence[Json]:
+        """Return the objects that a resource owns, for its declared status."""
+
+
+class ObservedDependents(Protocol):
+    """What is known of the objects that resources own."""
+
+    @property
+    def writes(self) -> WriteRecorder:
+        """The writes of runs."""
+
+    @property
+    def objects(self) -> OwnedObjects:
+        """The objects themselves, for watches that declare a status."""
+
+    def readiness(self, owner: ObjectRef, named: str = "") -> DependentsReadiness:
+        """Return whether the objects of a resource are ready, for `kstatus` and `status`.
+
+        `named` is kind and name of an object to report first.
+        """
+
+    def catching_up(self, owner: ObjectRef) -> Awaitable[None] | None:
+        """Return a wait of a moment for objects whose status is about an older spec; or None."""
+
+
+class Slots(Protocol):
+    """Lets other resources run while one is only reported on."""
+
+    def free_slot(self, ref: ObjectRef) -> None:
+        """Let others run while `ref` only waits, and is reported then."""
+
+    def without_slot(self, ref: ObjectRef) -> AbstractAsyncContextManager[None]:
+        """Let others run inside the block; one resource at a time is inside."""
+
+
+class NoSlots:
+    """Does nothing."""
+
+    def free_slot(self, ref: ObjectRef) -> None:
+        """See `Slots`."""
+
+    def without_slot(self, ref: ObjectRef) -> AbstractAsyncContextManager[None]:
+        """See `Slots`."""
+        return nullcontext()
 
 
 class Executor(Protocol):

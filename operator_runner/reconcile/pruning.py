@@ -83,7 +83,7 @@ class PruneObserver(Observer):
         if result.deleted:
             text = _listed(map(str, result.deleted))
             _log.info("Pruned", objects=text)
-            self._deps.on_pruned(run.ref.gvk, len(result.deleted))
+            self._deps.metrics.objects_pruned(run.ref.gvk, len(result.deleted))
             await self._emit(run, "Pruned", f"Deleted {text}: no longer written by a run")
         if not result.refused:
             return outcome

@@ -156,7 +156,7 @@ class Reconciler:
                 return NoRun(action.reason)
         elif fault := failure_reason(run.body):
             # Each request takes the API server seconds; other tenants need the slot.
-            async with self._deps.without_slot(run.ref):
+            async with self._deps.slots.without_slot(run.ref):
                 await self._refuse(run, fault)
                 return await self._ended(run, NoRun(fault, failed=True))
         for observer in self._observers:
@@ -241,8 +241,8 @@ class Reconciler:
             text = failure_line(outcome.failures, _REQUEST_MESSAGE_BYTES)
             return Failed(outcome.timed_out, outcome.load_failed, text)
         current = self._current(run)
-        if (catching_up := self._deps.catching_up(run.ref)) is not None:
-            self._deps.free_slot(run.ref)
+        if (catching_up := self._deps.dependents.catching_up(run.ref)) is not None:
+            self._deps.slots.free_slot(run.ref)
             await catching_up
         run.reported = _existing(await self._reporter.success(run, current))
         run.state.succeeded = run.generation
@@ -275,7 +275,7 @@ class Reconciler:
         """
         version = run.body["metadata"]["resourceVersion"]
         latest = self._deps.latest_version(run.ref)
-        written = self._deps.writes.own_version(run.ref)
+        written = self._deps.dependents.writes.own_version(run.ref)
         if not latest or any(may_be_older(version, each) for each in (latest, written) if each):
             return None
         return run.body

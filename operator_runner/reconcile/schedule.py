@@ -9,6 +9,7 @@ from datetime import datetime
 
 import structlog
 
+from operator_runner.config.watches.schedules import timetable
 from operator_runner.core.model import EventSpec, Json, Watch
 from operator_runner.core.timetable import LAST_FIELD, NEXT_FIELD, TickRecord, Ticks, format_time
 from operator_runner.reconcile.conditions import new_condition, put_condition, read_conditions
@@ -115,7 +116,7 @@ class ScheduleObserver(Observer):
                 _log.warning("Invalid schedule: the resource has no ticks", error=state.error)
                 await self._emit(run, INVALID, state.error)
             if state.ticks.missed is not None:
-                self._deps.on_missed_tick(self._watch.gvk)
+                self._deps.metrics.tick_missed(self._watch.gvk)
                 time = format_time(state.ticks.missed)
                 _log.warning("Missed schedule", tick=time)
                 note = f"Missed the tick of {time}: it is older than schedule.startingDeadline"
@@ -166,13 +167,13 @@ class ScheduleObserver(Observer):
             last=last, is_recorded=last == record.last, error=_PRUNED if self._pruned else ""
         )
         try:
-            timetable = self._deps.timetable(run.body, self._watch)
+            found = timetable(run.body, self._watch)
         except ValueError as error:
             return replace(known, error=str(error))
-        if timetable is None:
+        if found is None:
             return known
         shown = replace(record, last=last)
-        return replace(known, ticks=timetable.ticks(shown, self._deps.clock()))
+        return replace(known, ticks=found.ticks(shown, self._deps.clock()))
 
     async def _emit(self, run: ResourceRun, reason: str, note: str) -> None:
         await self._deps.cluster.emit(run.body, EventSpec(reason, note, warning=True))

@@ -23,7 +23,6 @@ from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.selection import blocks_upgrade, is_deselected, is_selected
 from operator_runner.config.watches.trigger_targets import selected_by, targets_of
 from operator_runner.controller.predicates.dependent_changes import Version, difference
-from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.conversion.converter import ConversionError, Converter
 from operator_runner.conversion.server import API_VERSION, InvalidReview, Review
@@ -60,7 +59,9 @@ from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.variables import extra_vars
 from tests.fakes.cluster import FakeCluster
+from tests.fakes.dependents import FakeDependents
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
+from tests.fakes.metrics import RecordedMetrics
 from tests.unit.fuzz.strategies import JSON, METADATA, RESOURCES, STATUSES, Json
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -247,16 +248,15 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             cluster,
             FakeAccess(),
             FakeExecutor(outcome),
+            FakeDependents(),
+            RecordedMetrics(watch.gvk),
+            FakeVariableNames(),
+            OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
             is_selected,
             is_deselected,
-            lambda _: "",
-            lambda *_: None,
-            lambda *_: nullcontext(),
-            lambda _: None,
-            FakeVariableNames(),
-            OwnWrites(),
-            lambda *_: None,
-            OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
+            latest_version=lambda _: "",
+            run_guard=lambda *_: nullcontext(),
+            on_replaced=lambda _: None,
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(hours=10))
         return await reconciler.reconcile(ObjectRef.of(body), [Cause(Trigger.SPEC)])

@@ -39,17 +39,17 @@ class Warned:
         self.previews = 0
         self.failure = ""
         """The error of dry runs."""
-        self.is_counted = False
-        """Whether the metric counts the resource."""
-        self.case.depend(preview=self._preview, on_drift=self._on_drift, prune=prune)
+        self.case.depend(preview=self._preview, prune=prune)
 
     async def _preview(self, body: Json, _: Watch) -> Preview:
         self.previews += 1
         found = () if self.failure else (DIFFERENCE,)
         return Preview(ObjectRef.of(body), found, failure=self.failure)
 
-    def _on_drift(self, _: ObjectRef, is_drifted: bool) -> None:
-        self.is_counted = is_drifted
+    @property
+    def is_counted(self) -> bool:
+        """Whether the metric counts the resource."""
+        return self.case.metrics.drifted[-1]
 
     def set_policy(self, policy: str) -> None:
         """Set the annotation of the resource."""

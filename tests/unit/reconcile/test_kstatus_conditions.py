@@ -120,7 +120,7 @@ async def test_ready_needs_the_objects_of_the_role() -> None:
     cluster = FakeCluster(resource(generation=2))
     case = Case(WATCH, cluster, success(changed=1), *(success() for _ in range(4)))
     state = WAITING
-    case.depend(readiness=lambda _: state)
+    case.dependents.readiness = lambda _: state
     await case.reconciler.reconcile(REF, SPEC)
     seen = ResourceState(await cluster.get(REF))
     assert seen.of("Ready") == ("False", "ImagePullFailed", 2)
@@ -157,7 +157,7 @@ async def test_ready_needs_the_conditions_that_the_watch_names() -> None:
     watch = replace(WATCH, status=status, ready_when=("Migrated", "Available"))
     case = Case(watch, cluster, success(), failure("Write", "no"), success(), success())
     state = DependentsReadiness()
-    case.depend(readiness=lambda _: state)
+    case.dependents.readiness = lambda _: state
     await case.reconciler.reconcile(REF, SPEC)
     seen = ResourceState(await cluster.get(REF))
     assert seen.of("Ready") == ("False", "Migrating", 2)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import RunError
 from operator_runner.core.json_bounds import decode
@@ -42,7 +41,9 @@ from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
 from tests.fakes.cluster import FakeCluster
+from tests.fakes.dependents import FakeDependents, FakeObjects
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
+from tests.fakes.metrics import RecordedMetrics
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -86,26 +87,24 @@ class Case:
         self.selected, self.deselected = selected, False
         self.latest_version = ""
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
-        self.times: list[tuple[str, str, float]] = []
         self.guarded: Json | None = None
         self.replaced: list[ObjectRef] = []
-        self.writes = OwnWrites()
-        self.idempotent: list[bool] = []
+        self.dependents = FakeDependents(objects=FakeObjects(dependents))
+        self.writes = self.dependents.writes
+        self.metrics = RecordedMetrics(watch.gvk)
         dependencies = Dependencies(
             cluster,
             self.access,
             self.executor,
-            lambda *_: self.selected,
-            lambda *_: self.deselected,
-            lambda _: self.latest_version,
-            lambda _, *took: self.times.append(took),
-            self.guard,
-            self.replaced.append,
+            self.dependents,
+            self.metrics,
             self.variables,
-            self.writes,
-            lambda _, is_idempotent: self.idempotent.append(is_idempotent),
             OtherWriters(lambda: self.now, timedelta(seconds=30)),
-            dependents=dependents,
+            is_selected=lambda *_: self.selected,
+            is_deselected=lambda *_: self.deselected,
+            latest_version=lambda _: self.latest_version,
+            run_guard=self.guard,
+            on_replaced=self.replaced.append,
         )
         self._dependencies = dependencies
         self._watch, self._ansible = watch, ansible
@@ -165,7 +164,7 @@ async def test_a_wait_that_timed_out_has_the_cause_of_the_object(waited: str, ca
     case = Case(PLAIN, FakeCluster(resource()), outcome)
     names = ("a", "web")
     found = {ObjectRef(GVK("apps", "v1", "Deployment"), "ns", name): PULL for name in names}
-    case.depend(readiness=lambda _, named="": readiness_of(found, named))
+    case.dependents.readiness = lambda _, named="": readiness_of(found, named)
     await case.reconciler.reconcile(REF, SPEC)
     message = (await case.conditions())["Failure"]["message"]
     detail = f" (Deployment {waited} is not ready: {cause})" if cause else ""
@@ -696,10 +695,10 @@ async def test_a_role_that_is_not_idempotent_is_reported_once() -> None:
         "object": "Secret default/db",
         "fields": "data.password",
     }
-    assert case.idempotent == [True, True, False, False]
+    assert case.metrics.idempotent == [True, True, False, False]
     case.executor.during = lambda: None
     await case.reconciler.reconcile(REF, START)
-    assert case.idempotent[-1]
+    assert case.metrics.idempotent[-1]
 
 
 async def test_failed_runs_and_clean_ups_do_not_count_for_idempotence() -> None:
@@ -712,7 +711,7 @@ async def test_failed_runs_and_clean_ups_do_not_count_for_idempotence() -> None:
     leaving = Case(HELD, FakeCluster(body))
     changing(leaving)
     await leaving.reconciler.reconcile(REF, START)
-    assert case.idempotent == leaving.idempotent == []
+    assert case.metrics.idempotent == leaving.metrics.idempotent == []
     assert not reported(case)
 
 

@@ -139,9 +139,7 @@ def test_nothing_is_begun_for_a_suspended_resource(
 
 async def test_a_suspended_resource_costs_one_write() -> None:
     """The condition is written once; the run after the resume removes it."""
-    states: list[bool] = []
     case = Case(replace(PLAIN, kstatus=True), FakeCluster(resource()), success(changed=1))
-    case.depend(on_suspension=lambda _, is_suspended: states.append(is_suspended))
     await case.reconciler.reconcile(REF, SPEC)
     case.cluster.edit(REF, lambda body: body["metadata"].update(annotations=dict(SUSPENDED)))
     events = len(case.cluster.events)
@@ -166,7 +164,7 @@ async def test_a_suspended_resource_costs_one_write() -> None:
     await case.reconciler.reconcile(REF, SPEC)
     assert shown == [False]
     assert "Suspended" not in await case.conditions()
-    assert states == [False, True, True, False]
+    assert case.metrics.suspended == [False, True, True, False]
 
 
 async def test_a_condition_of_the_role_named_suspended_is_kept() -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from operator_runner.config.watches.schedules import timetable
 from operator_runner.core.errors import Unavailable
-from operator_runner.core.model import GVK, Cause, Json, Schedule, Trigger
+from operator_runner.core.model import Cause, Json, Schedule, Trigger
 from operator_runner.core.timetable import format_time
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
@@ -37,10 +36,8 @@ class Clocked(Case):
     def __init__(self, cluster: FakeCluster, *outcomes: Any) -> None:
         super().__init__(WATCH, cluster, *outcomes)
         self.clock = NOON + timedelta(minutes=1)
-        self.missed: list[GVK] = []
-        self.depend(
-            timetable=timetable, on_missed_tick=self.missed.append, clock=lambda: self.clock
-        )
+        self.missed = self.metrics.missed
+        self.depend(clock=lambda: self.clock)
 
     async def run(self) -> str | None:
         """Reconcile once; return the tick that the run got."""

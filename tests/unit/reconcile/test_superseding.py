@@ -38,6 +38,7 @@ from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION, SU
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.telemetry.metrics import Metrics
 from tests.fakes.cluster import FakeCluster
+from tests.fakes.dependents import FakeDependents
 from tests.fakes.executor import FakeAccess, FakeVariableNames, success
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -147,16 +148,15 @@ class Case:
             self.cluster,
             FakeAccess(),
             self.executor,
-            lambda *_: self.chosen,
-            lambda *_: self.deselected,
-            lambda _: "",
-            self.metrics.task_finished,
-            lambda *_: nullcontext(),
-            lambda _: None,
+            FakeDependents(),
+            self.metrics,
             FakeVariableNames(),
-            OwnWrites(),
-            self.metrics.record_idempotence,
             OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
+            is_selected=lambda *_: self.chosen,
+            is_deselected=lambda *_: self.deselected,
+            latest_version=lambda _: "",
+            run_guard=lambda *_: nullcontext(),
+            on_replaced=lambda _: None,
             fences=fences or Fences(),
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))

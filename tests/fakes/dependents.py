@@ -1,0 +1,27 @@
+"""Objects of resources, as a test says they are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from operator_runner.controller.sources.own_writes import OwnWrites
+from operator_runner.core.model import Json, ObjectRef
+from operator_runner.kube.object_readiness import DependentsReadiness
+
+
+@dataclass
+class FakeObjects:
+    """The objects of each resource."""
+
+    of: Callable[[ObjectRef], Sequence[Json]] = lambda _: ()
+
+
+@dataclass
+class FakeDependents:
+    """Without objects, and ready, unless a test says something else."""
+
+    writes: OwnWrites = field(default_factory=OwnWrites)
+    objects: FakeObjects = field(default_factory=FakeObjects)
+    readiness: Callable[..., DependentsReadiness] = lambda *_: DependentsReadiness()
+    catching_up: Callable[[ObjectRef], Awaitable[None] | None] = lambda _: None
