@@ -23,8 +23,11 @@ from tests.functional.test_readiness import set_ready
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, World, nginx
 from tests.support.operator import REPOSITORY, Operator, copy_project
+from tests.support.runner_cli import RunnerCli
 
 INSTANCE = "app.kubernetes.io/instance=web"
+READ_AND_APPLY = ("GET", "GET", "PATCH")
+"""Requests of the module of kubernetes.core: it reads for `changed`, and once more in its apply."""
 
 
 @pytest.fixture
@@ -128,6 +131,30 @@ def test_available_follows_the_pods(world: World) -> None:
     causes = "; ".join(line["cause"] for line in world.operator.lines("Reconciled"))
     assert f"Deployment {world.kubectl.namespace}/web" in causes
     assert "requeue_after" not in causes
+
+
+def test_an_edit_is_one_write_for_each_object(world: World, control_plane: Path) -> None:
+    """The role reads its Deployment once, and writes without a dry run; the module reads, too.
+
+    Only a new resource is checked first for objects of others.
+    """
+    cli = RunnerCli(control_plane, world.kubectl.namespace)
+    work_dir = f"--work-dir={world.operator.scratch / 'work'}"
+
+    def requests(run: int) -> list[str]:
+        """Return the requests for objects of a run, the newest is 0, without discovery."""
+        runs = json.loads(cli("runs", "nginxoperator/web", work_dir, "-o", "json"))["items"]
+        shown = json.loads(cli("runs", "show", runs[run]["id"], work_dir, "-o", "json"))
+        paths = [(r["method"], r["path"].partition("?")[0].split("/")) for r in shown["requests"]]
+        return [f"{method} {path[-2]}" for method, path in paths if path[-1] == "web"]
+
+    written = [f"{verb} {kind}" for kind in ("deployments", "services") for verb in READ_AND_APPLY]
+    world.kubectl.apply(nginx())
+    world.wait_reconciled()
+    assert requests(-1) == ["GET deployments", *written, *written]
+    world.kubectl.apply(nginx(forceRedploy="once"))
+    world.wait_reconciled()
+    assert requests(0) == ["GET deployments", *written]
 
 
 def test_a_failed_image_is_replaced_by_the_last_good_one(world: World) -> None:
