@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from operator_runner.core.errors import ApiError, Invalid, NotFound
+from operator_runner.core.errors import ApiError, Forbidden, Invalid, NotFound
 from operator_runner.core.fencing import Fences
+from operator_runner.core.labels import field_selector
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery, explain_missing
@@ -34,12 +35,19 @@ class KubeCluster:
         self._fences = fences or Fences()
 
     async def get(self, ref: ObjectRef) -> Json | None:
-        """Read the object; None if it does not exist."""
+        """Read the object; None if it does not exist. Who may only list it reads a list of one."""
         resource = await self._discovery.resource(ref.gvk)
         try:
             return await self._api.request("GET", resource.path(ref.namespace, ref.name))
         except NotFound:
             return None
+        except Forbidden:
+            # ansible-operator reads from its watches: existing roles may lack the verb `get`.
+            selector = {"fieldSelector": field_selector("metadata.name", ref.name)}
+            path = resource.path(ref.namespace)
+            listed = await self._api.request("GET", path, params=selector, outer_levels=2)
+            kind = {"apiVersion": ref.gvk.api_version, "kind": ref.gvk.kind}
+            return next((kind | item for item in listed["items"]), None)
 
     async def patch_metadata(self, body: Json, metadata: Json) -> Json:
         """Merge `metadata` if `body` is still the current version, else raise Conflict."""

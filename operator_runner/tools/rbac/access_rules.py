@@ -11,6 +11,7 @@ from typing import Any
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json
+from operator_runner.tools.scaffold.project_file import pluralize
 
 CLUSTER_WIDE, OWN_NAMESPACE = "", "@operator"
 """Special scopes: the whole cluster, and the operator's own namespace."""
@@ -72,7 +73,7 @@ class Requirement:
     def has_substitute(self, granted: Collection[AccessRule]) -> bool:
         """Return whether these rules include those of `instead`."""
         return bool(self.instead) and all(
-            any(one.covers(rule) for one in granted) for rule in self.instead
+            any(one.covers(rule) for one in granted if one != self.rule) for rule in self.instead
         )
 
 
@@ -104,12 +105,14 @@ def minimal(requirements: Iterable[Requirement]) -> list[Requirement]:
 def without_names(requirements: Sequence[Requirement]) -> list[Requirement]:
     """Return the requirements with rules for all names of resources, but of roles that are bound.
 
-    Who may bind any role is an administrator.
+    The rule of the name suffices too. Who may bind any role is an administrator.
     """
     return [
         requirement
-        if requirement.rule.verb == "bind"
-        else replace(requirement, rule=replace(requirement.rule, name=""))
+        if requirement.rule.verb == "bind" or not requirement.rule.name
+        else replace(
+            requirement, rule=replace(requirement.rule, name=""), instead=(requirement.rule,)
+        )
         for requirement in requirements
     ]
 
@@ -127,7 +130,7 @@ def _fits_resource(granted: str, required: str) -> bool:
 
 def _fits_path(granted: str, required: str) -> bool:
     if granted.endswith("*"):
-        return required.startswith(granted[:-1])
+        return required != "" and required.startswith(granted[:-1])
     return granted == required
 
 
@@ -139,28 +142,12 @@ def _where(scope: str) -> str:
 
 _CLUSTER_SCOPED = frozenset(
     {
-        "APIService",
-        "CSIDriver",
-        "CSINode",
-        "CertificateSigningRequest",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "ComponentStatus",
-        "CustomResourceDefinition",
-        "FlowSchema",
-        "IngressClass",
-        "MutatingWebhookConfiguration",
-        "Namespace",
-        "Node",
-        "PersistentVolume",
-        "PriorityClass",
-        "PriorityLevelConfiguration",
-        "RuntimeClass",
-        "StorageClass",
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-        "ValidatingWebhookConfiguration",
-        "VolumeAttachment",
+        *("APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ClusterRole"),
+        *("ClusterRoleBinding", "ComponentStatus", "CustomResourceDefinition", "FlowSchema"),
+        *("IngressClass", "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume"),
+        *("PriorityClass", "PriorityLevelConfiguration", "RuntimeClass", "StorageClass"),
+        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+        *("ValidatingWebhookConfiguration", "VolumeAttachment"),
     }
 )
 """Cluster-scoped kinds that are built into Kubernetes; the other built-in kinds are namespaced."""
@@ -191,7 +178,8 @@ class KindTable:
                 f"{gvk.kind} of {gvk.api_version}: no CRD found, so its plural is unknown; name the"
                 " CRD's file with --crds"
             )
-        return PluralName(_guess(gvk.kind), gvk.kind not in _CLUSTER_SCOPED)
+        plural = "endpoints" if gvk.kind == "Endpoints" else pluralize(gvk.kind.lower())
+        return PluralName(plural, gvk.kind not in _CLUSTER_SCOPED)
 
 
 def _defined(documents: Iterable[Json]) -> Iterable[tuple[tuple[str, str], PluralName]]:
@@ -201,17 +189,3 @@ def _defined(documents: Iterable[Json]) -> Iterable[tuple[tuple[str, str], Plura
         if body.get("kind") == "CustomResourceDefinition" and "names" in spec:
             plural = PluralName(spec["names"]["plural"], spec["scope"] == "Namespaced")
             yield (spec["group"], spec["names"]["kind"]), plural
-
-
-def _guess(kind: str) -> str:
-    """Return the plural by the rules of apimachinery's UnsafeGuessKindToResource."""
-    singular = kind.lower()
-    if singular == "endpoints":
-        return singular
-    if singular.endswith("s"):
-        return singular + "es"
-    return (
-        singular[:-1] + "ies"
-        if singular.endswith("y") and singular[-2:] not in {"ay", "ey", "oy"}
-        else singular + "s"
-    )

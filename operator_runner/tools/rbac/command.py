@@ -16,7 +16,12 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 from operator_runner.proxy.permission_log import read
 from operator_runner.tools.rbac.access_rules import KindTable, Requirement
-from operator_runner.tools.rbac.grants import differences, grants_in, missing_rules
+from operator_runner.tools.rbac.grants import (
+    as_olm_grants,
+    differences,
+    grants_in,
+    missing_rules,
+)
 from operator_runner.tools.rbac.manager_deployment import (
     PLACEHOLDER,
     Manager,
@@ -114,21 +119,19 @@ def _rbac(options: dict[str, Any]) -> int:
         click.echo(f"Warning: {warning}", err=True)
     if options["check"]:
         granted = grants_in(checked, manager if manager.account else None)
+        if manager.olm_modes is not None:
+            granted = as_olm_grants(granted, requirements)
+        compare, passed = differences, "The granted rules are the required ones."
         if project.recorded is None:
             # Any other rule may be one that a role needs.
-            lines = missing_rules(requirements, granted)
-            passed = (
-                "The granted rules include those of the runner. Those of roles are not checked."
-            )
-        else:
-            lines = differences(requirements, granted)
-            passed = "The granted rules are the required ones."
+            compare = missing_rules
+            passed = "The granted rules include those of the runner. Those of roles are unknown."
+        lines = compare(requirements, granted)
         click.echo("\n".join(lines) or passed)
         return 1 if lines else 0
     policies = network_policies_of(project.watches, manager, project.features.job_port)
     if options["write"]:
-        _write(options["write"], requirements, manager)
-        _write_policies(options["write"], policies)
+        _write(options["write"], requirements, manager, policies)
     elif options["form"] == "patch":
         click.echo(component(requirements), nl=False)
     else:
@@ -144,13 +147,13 @@ def _manager(named: Path | None, checked: Sequence[dict[str, Any]]) -> Manager:
         if found is None:
             raise ConfigError(f"--manager {named}: no Deployment runs an operator")
         return found
-    default = read_objects([_MANAGER]) if _MANAGER.is_dir() else []
     version = _version(checked)
-    return (
-        find_manager([*checked, *version])
-        or _default_manager([*default, *version], checked)
-        or Manager()
-    )
+    if found := find_manager([*checked, *version]):
+        return found
+    default = read_objects([_MANAGER]) if _MANAGER.is_dir() else []
+    found = find_manager([*default, *version]) or Manager()
+    # Namespace and account of checked manifests may differ, because kustomize has set them.
+    return replace(found, namespace=PLACEHOLDER, account="") if checked else found
 
 
 def _version(checked: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
@@ -180,19 +183,6 @@ def _manager_warnings(manager: Manager, deployments: int) -> Iterator[str]:
         )
 
 
-def _default_manager(
-    default: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]]
-) -> Manager | None:
-    """Return a Deployment; when checking, without its ServiceAccount and namespace.
-
-    Those of checked manifests may differ, because kustomize has set them.
-    """
-    found = find_manager(default)
-    if found is None:
-        return None
-    return replace(found, namespace=PLACEHOLDER, account="") if checked else found
-
-
 def _project(options: dict[str, Any], manager: Manager) -> RequirementSources:
     watches = load_watches(options, os.environ).watches
     recorded = options["recorded"] or (_RECORDED if _RECORDED.exists() else None)
@@ -205,7 +195,9 @@ def _project(options: dict[str, Any], manager: Manager) -> RequirementSources:
     )
 
 
-def _write(folder: Path, requirements: Sequence[Requirement], manager: Manager) -> None:
+def _write(
+    folder: Path, requirements: Sequence[Requirement], manager: Manager, policies: Sequence[Json]
+) -> None:
     for role, name in _FILES.items():
         required = [requirement for requirement in requirements if requirement.role == role]
         if required:
@@ -213,9 +205,6 @@ def _write(folder: Path, requirements: Sequence[Requirement], manager: Manager) 
             click.echo(folder / name)
     for role in sorted({requirement.role for requirement in requirements} - {*_FILES}):
         click.echo(f"{role}: not written; `operator-runner rbac` prints it")
-
-
-def _write_policies(folder: Path, policies: Sequence[Json]) -> None:
     if policies:
         text = "---\n".join(map(dump_in_order, policies))
         (folder / _POLICIES).write_text(f"{_POLICIES_HEADER}\n{text}")

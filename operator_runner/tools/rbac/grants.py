@@ -18,6 +18,10 @@ from operator_runner.tools.rbac.access_rules import (
 )
 from operator_runner.tools.rbac.manager_deployment import PLACEHOLDER, Manager
 
+_ANY = {field: ["*"] for field in ("apiGroups", "resources", "nonResourceURLs", "verbs")}
+_ADMIN: Json = {"kind": "ClusterRole", "metadata": {"name": "cluster-admin"}, "rules": [_ANY]}
+"""A role of each cluster, which no manifests have."""
+
 
 @dataclass(frozen=True, slots=True)
 class GrantedRule:
@@ -57,6 +61,23 @@ def grants_in(documents: Sequence[Json], manager: Manager | None) -> list[Grante
     return found
 
 
+def as_olm_grants(
+    granted: Sequence[GrantedRule], requirements: Sequence[Requirement]
+) -> list[GrantedRule]:
+    """Return the rules as the OLM grants them where it chooses all namespaces.
+
+    It makes ClusterRoles of Roles; that is shown only for the rules that are required everywhere.
+    """
+    required = [one.rule for one in requirements if one.rule.scope == CLUSTER_WIDE]
+    return [
+        replace(one, rule=wide)
+        if one.rule.scope == OWN_NAMESPACE
+        and any(map((wide := replace(one.rule, scope=CLUSTER_WIDE)).covers, required))
+        else one
+        for one in granted
+    ]
+
+
 def _account(bindings: Sequence[Json], manager: Manager | None) -> _Account:
     if manager is not None:
         return _Account(manager.account, manager.namespace)
@@ -82,6 +103,8 @@ def _bound(binding: Json, roles: dict[tuple[str, str, str], Json]) -> Json:
     reference = binding["roleRef"]
     namespace = _namespace(binding) if reference["kind"] == "Role" else ""
     body = roles.get((reference["kind"], reference["name"], namespace))
+    if body is None and reference["name"] == _ADMIN["metadata"]["name"]:
+        return _ADMIN
     if body is None:
         raise ConfigError(
             f"{binding['kind']} {binding['metadata']['name']}: its {reference['kind']}"
@@ -155,7 +178,11 @@ def _superfluous_rules(
     A rule that is wider than required is superfluous; its line lists the rules that suffice.
     """
     superfluous: _Findings = defaultdict(set)
+    rules = {one.rule for one in granted}
     required = {requirement.rule for requirement in requirements}
+    for requirement in requirements:
+        if not any(rule.covers(requirement.rule) for rule in rules):
+            required |= {*requirement.instead}
     for one in granted:
         if one.rule not in required:
             reason = f"granted by {one.role}; {_alternative(one.rule, requirements)}"

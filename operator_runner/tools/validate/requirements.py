@@ -163,7 +163,9 @@ def _dependencies(name: str, location: Callable[[str], Path | None], seen: set[s
 def outdated(project: Path) -> Iterator[Finding]:
     """Yield a warning for each version in requirements.yml that cannot work in the base image."""
     for file in (project / name for name in _FILES if (project / name).is_file()):
-        content = yaml_io.load(yaml_io.read_text(file), str(file))
+        text = yaml_io.read_text(file)
+        content = yaml_io.load(text, str(file))
+        lines = [line.partition("#")[0] for line in text.splitlines()]
         entries = map(mapping, listed(mapping(content).get("collections")))
         pinned = {str(each.get("name")): str(each.get("version")) for each in entries}
         util = pinned.get("operator_sdk.util", "").lstrip("= ")
@@ -171,4 +173,6 @@ def outdated(project: Path) -> Iterator[Finding]:
             if why := lacking(name, version.lstrip("= "), lambda _: False, util):
                 message = f"{name} {version} cannot work in the base image: {why}; runs use the"
                 hint = "require a newer version, or install the package"
-                yield Finding(file, 1, f"{message} version of the image instead: {hint}", False)
+                message += f" version of the image instead: {hint}"
+                line = next((n for n, text in enumerate(lines, 1) if name in text), 1)
+                yield Finding(file, line, message, is_error=False)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from operator_runner.core.errors import Conflict, Invalid, NotFound
+from operator_runner.core.errors import Conflict, Forbidden, Invalid, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.session import connect
 from tests.contract.kube.crds import crd
 from tests.support.kubectl import Kubectl
 
@@ -60,6 +62,28 @@ async def test_an_object_is_read_live(cluster: KubeCluster, widget: ObjectRef) -
 
     assert ObjectRef.of(body) == widget
     assert await cluster.get(ObjectRef(WIDGET, widget.namespace, "other")) is None
+
+
+async def test_an_account_that_may_only_list_reads_the_same(
+    kubectl: Kubectl, widget: ObjectRef, tmp_path: Path
+) -> None:
+    """Existing projects grant what the watches of ansible-operator need: `list` and `watch`."""
+    kubectl("create", "serviceaccount", "lister")
+    kubectl("create", "role", "lister", "--verb=list", f"--resource={WIDGETS},configmaps")
+    account = f"--serviceaccount={kubectl.namespace}:lister"
+    kubectl("create", "rolebinding", "lister", "--role=lister", account)
+    kubectl("create", "configmap", "one")
+    connection = await connect(kubectl.kubeconfig("lister", tmp_path), user_agent="tests")
+    api = Api(connection)
+    cluster = KubeCluster(api, Discovery(api))
+    config_map = ObjectRef(GVK("", "v1", "ConfigMap"), widget.namespace, "one")
+
+    for ref in (widget, config_map):
+        assert ObjectRef.of(await _read(cluster, ref)) == ref
+        assert await cluster.get(replace(ref, name="other")) is None
+    with pytest.raises(Forbidden, match="cannot list resource"):
+        await cluster.get(replace(config_map, gvk=GVK("", "v1", "Secret")))
+    await connection.close()
 
 
 async def test_an_unknown_kind_is_an_error(cluster: KubeCluster) -> None:

@@ -404,7 +404,8 @@ def test_the_surroundings_are_those_of_runs(
         "ansible.cfg": "[defaults]\nlibrary = ./mods\n",
         "mods/nudge.py": "#!/usr/bin/python\n",
         "requirements.yml": (
-            "collections:\n  - {name: kubernetes.core, version: 2.2.3}\n"
+            "collections:  # not kubernetes.core\n  - {name: community.docker, version: 3.4.0}\n"
+            "  - {name: kubernetes.core, version: 2.2.3}\n"
             "  - {name: operator_sdk.util, version: 0.5.0}\n"
         ),
         "watches.yaml": "- {group: example.com, version: v1, kind: Site, playbook: site.yml}\n",
@@ -419,7 +420,7 @@ def test_the_surroundings_are_those_of_runs(
     config, *rest = found
     assert config.startswith(f"Warning: {tmp_path}/ansible.cfg is not read by runs")
     assert [line.split(": ")[1] for line in rest[:-2]] == [
-        "requirements.yml:1",
+        "requirements.yml:3",
         "site.yml:2",
         "site.yml:4",
         "site.yml:7",

@@ -15,8 +15,14 @@ from operator_runner.tools.rbac.access_rules import (
     KindTable,
     Requirement,
     minimal,
+    without_names,
 )
-from operator_runner.tools.rbac.grants import differences, grants_in
+from operator_runner.tools.rbac.grants import (
+    as_olm_grants,
+    differences,
+    grants_in,
+    missing_rules,
+)
 from operator_runner.tools.rbac.manager_deployment import Manager, features_of, find_manager
 from operator_runner.tools.rbac.requirements import EnabledFeatures, requirements_of_runner
 
@@ -125,6 +131,32 @@ def test_rules_that_the_api_server_accepts_instead_are_not_missing() -> None:
     assert wide.endswith("sufficient: bind roles.rbac.authorization.k8s.io named reader")
 
 
+def test_rules_of_the_names_of_a_recording_suffice() -> None:
+    """Whether the check has `--names` or not, the API server allows the recorded requests."""
+    named = [
+        Requirement(AccessRule("", "secrets", "get", name=name), "because")
+        for name in ("ca", "key")
+    ]
+    requirements = minimal(without_names(named))
+    assert [requirement.rule.name for requirement in requirements] == ["", ""]
+    given = role("a", rule("get", "secrets", resourceNames=["ca", "key"]))
+    assert differences(requirements, grants_in([given], None)) == []
+    given["rules"][0]["resourceNames"] = ["ca"]
+    assert missing_rules(requirements, grants_in([given], None)) == [
+        "missing: get secrets: because"
+    ]
+
+
+def test_rules_that_replace_others_are_not_superfluous() -> None:
+    """An operator that may not bind a role holds its rules, and needs them."""
+    bind = AccessRule("rbac.authorization.k8s.io", "roles", "bind", name="reader")
+    requirement = Requirement(bind, "because", instead=(GET,))
+    assert (
+        differences([requirement], grants_in([role("a", rule("get", "deployments", "apps"))], None))
+        == []
+    )
+
+
 @pytest.mark.parametrize(
     ("supported", "scopes"),
     [
@@ -147,6 +179,16 @@ def test_install_modes_determine_the_namespaces_of_the_olm(
     assert features_of(manager, ()).scopes == scopes
 
 
+def test_the_olm_grants_roles_in_all_namespaces() -> None:
+    """It makes ClusterRoles of Roles if it chooses all namespaces; others stay as they are."""
+    lease = AccessRule("coordination.k8s.io", "leases", "get", OWN_NAMESPACE)
+    requirements = [Requirement(GET, "because"), Requirement(lease, "because")]
+    rules = rule("get", "deployments", "apps"), rule("get", "leases", "coordination.k8s.io")
+    granted = grants_in([role("a", *rules, kind="Role")], None)
+    assert missing_rules(requirements, granted) == ["missing: get deployments.apps: because"]
+    assert differences(requirements, as_olm_grants(granted, requirements)) == []
+
+
 def test_unneeded_permissions_are_superfluous() -> None:
     """The role that grants it is named."""
     (line,) = compare(GET, role("a", rule("get", "deployments", "apps"), rule("list", "pods")))
@@ -154,6 +196,17 @@ def test_unneeded_permissions_are_superfluous() -> None:
         "superfluous: list pods: granted by ClusterRole a;"
         " required by neither the runner nor a recorded request"
     )
+
+
+def test_the_role_of_administrators_is_known() -> None:
+    """It is in each cluster and in no manifests; what suffices in its place is listed."""
+    path = AccessRule("", "", "get", path="/metrics")
+    requirements = [Requirement(GET, "because"), Requirement(path, "because")]
+    found = differences(requirements, grants_in([binding("cluster-admin")], None))
+    assert {line.partition("cluster-admin; ")[2] for line in found} == {
+        "sufficient: get /metrics",
+        "sufficient: get deployments.apps",
+    }
 
 
 def test_only_bound_roles_count() -> None:
