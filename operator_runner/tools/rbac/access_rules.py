@@ -11,7 +11,7 @@ from typing import Any
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json
-from operator_runner.tools.scaffold.project_file import pluralize
+from operator_runner.core.object_names import pluralize
 
 CLUSTER_WIDE, OWN_NAMESPACE = "", "@operator"
 """Special scopes: the whole cluster, and the operator's own namespace."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
@@ -146,10 +145,6 @@ def _namespace(body: Json) -> str:
     return body["metadata"].get("namespace") or PLACEHOLDER
 
 
-_Findings: TypeAlias = defaultdict[tuple[AccessRule, str], set[str]]
-"""Verbs by rule (without its verb) and reason."""
-
-
 def differences(requirements: Sequence[Requirement], granted: Sequence[GrantedRule]) -> list[str]:
     """Return a line for each resource with missing rules, then for each with superfluous ones.
 
@@ -160,14 +155,9 @@ def differences(requirements: Sequence[Requirement], granted: Sequence[GrantedRu
 
 def missing_rules(requirements: Sequence[Requirement], granted: Sequence[GrantedRule]) -> list[str]:
     """Return a line for each resource with required rules that are not granted."""
-    missing: _Findings = defaultdict(set)
     rules = {one.rule for one in granted}
-    for requirement in requirements:
-        if not requirement.is_met(rules):
-            missing[replace(requirement.rule, verb=""), requirement.reason].add(
-                requirement.rule.verb
-            )
-    return [*_lines("missing", missing)]
+    missing = (requirement for requirement in requirements if not requirement.is_met(rules))
+    return [*_lines("missing", ((each.rule, each.reason) for each in missing))]
 
 
 def _superfluous_rules(
@@ -177,22 +167,26 @@ def _superfluous_rules(
 
     A rule that is wider than required is superfluous; its line lists the rules that suffice.
     """
-    superfluous: _Findings = defaultdict(set)
     rules = {one.rule for one in granted}
     required = {requirement.rule for requirement in requirements}
     for requirement in requirements:
         if not any(rule.covers(requirement.rule) for rule in rules):
             required |= {*requirement.instead}
-    for one in granted:
-        if one.rule not in required:
-            reason = f"granted by {one.role}; {_alternative(one.rule, requirements)}"
-            superfluous[replace(one.rule, verb=""), reason].add(one.rule.verb)
+    superfluous = (
+        (one.rule, f"granted by {one.role}; {_alternative(one.rule, requirements)}")
+        for one in granted
+        if one.rule not in required
+    )
     return [*_lines("superfluous", superfluous)]
 
 
-def _lines(word: str, findings: _Findings) -> Iterator[str]:
-    for (rule, reason), verbs in findings.items():
-        yield f"{word}: {replace(rule, verb=', '.join(sorted(verbs)))}: {reason}"
+def _lines(word: str, findings: Iterable[tuple[AccessRule, str]]) -> Iterator[str]:
+    """Yield a line for the rules that differ in their verbs alone, of one reason."""
+    verbs: defaultdict[tuple[AccessRule, str], set[str]] = defaultdict(set)
+    for rule, reason in findings:
+        verbs[replace(rule, verb=""), reason].add(rule.verb)
+    for (rule, reason), found in verbs.items():
+        yield f"{word}: {replace(rule, verb=', '.join(sorted(found)))}: {reason}"
 
 
 def _alternative(granted: AccessRule, requirements: Sequence[Requirement]) -> str:

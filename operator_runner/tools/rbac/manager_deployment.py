@@ -73,10 +73,9 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
     """Return the features that these arguments enable. Raises ConfigError for invalid ones."""
     try:
         context = _run.make_context("run", [*manager.args])
+        settings = settings_from(context.params, dict(manager.environ), watches)
     except click.UsageError as error:
         raise ConfigError(f"args of the manager: {error.format_message()}") from error
-    try:
-        settings = settings_from(context.params, dict(manager.environ), watches)
     except ConfigError as error:
         raise ConfigError(*(f"args of the manager: {each}" for each in error.problems)) from error
     election = settings.leader_election

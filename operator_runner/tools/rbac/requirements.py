@@ -347,11 +347,8 @@ def _scopes(permission: Permission, features: EnabledFeatures) -> tuple[str, ...
 
 
 def _who(watch: Watch | None) -> str:
-    return (
-        "a program outside of runs requests it"
-        if watch is None
-        else f"{_content(watch)} requests it"
-    )
+    who = "a program outside of runs" if watch is None else _content(watch)
+    return f"{who} requests it"
 
 
 def _content(watch: Watch) -> str:

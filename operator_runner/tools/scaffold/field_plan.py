@@ -12,10 +12,11 @@ from typing import Any
 from operator_runner.ansible.templating.hints import suggestion
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
+from operator_runner.core.object_names import pluralize
 from operator_runner.tools.scaffold import project_file, yaml_edit
 from operator_runner.tools.scaffold.fields import Field, check_variable, columns, with_presence
 from operator_runner.tools.scaffold.plan import ApiPlan, tree, values_of
-from operator_runner.tools.scaffold.project_file import ApiNames, pluralize
+from operator_runner.tools.scaffold.project_file import ApiNames
 from operator_runner.tools.yaml_io import dump_in_order, dump_variables
 
 

@@ -19,9 +19,10 @@ from typing import Any
 import jinja2
 
 from operator_runner.core.errors import ConfigError
+from operator_runner.core.object_names import pluralize
 from operator_runner.tools.scaffold import project_file
 from operator_runner.tools.scaffold.fields import Field, arguments, columns, examples, spec_schema
-from operator_runner.tools.scaffold.project_file import ApiNames, Project, pluralize
+from operator_runner.tools.scaffold.project_file import ApiNames, Project
 from operator_runner.tools.yaml_io import dump_in_order, dump_variables
 
 _ITEM = re.compile(r"( *)- ")

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from operator_runner.core.errors import ConfigError
+from operator_runner.core.object_names import pluralize
 from operator_runner.tools.yaml_io import load
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -108,19 +109,6 @@ def api(group: str, version: str, kind: str, plural: str = "") -> ApiNames:
     if problems:
         raise ConfigError(*problems)
     return ApiNames(group, version, kind, plural or pluralize(kind.lower()))
-
-
-def pluralize(word: str) -> str:
-    """Return the plural of a kind in lower case, by the rules of English spelling.
-
-    They are those of other scaffolding tools, so that both give a kind the same CRD. Words that
-    have a plural of their own (`--plural=indices`) are the user's to name.
-    """
-    if re.search(r"[^aeiou]y$", word):
-        return word[:-1] + "ies"
-    if re.search(r"(s|x|z|ch|sh)$", word):
-        return word + "es"
-    return word + "s"
 
 
 def _as_label(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from operator_runner.core import object_names
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import project_file
 
@@ -23,7 +24,7 @@ from operator_runner.tools.scaffold import project_file
 )
 def test_plurals_follow_english_spelling(kind: str, plural: str) -> None:
     """A kind's plural follows the spelling rules of English."""
-    assert project_file.pluralize(kind) == plural
+    assert object_names.pluralize(kind) == plural
 
 
 def test_a_kind_has_its_plural_and_its_group() -> None:
