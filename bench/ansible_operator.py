@@ -1,7 +1,7 @@
 """Run ansible-operator itself: its operator in Go, which starts ansible-runner.
 
-The Go module in `ansible_operator/` pins its version; ansible-runner, Ansible and Python are those
-of this environment.
+The Go module in `ansible_operator/` pins its version. ansible-runner and Ansible are those of this
+environment, or those of the image of ansible-operator.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import secrets
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import venv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,20 +55,29 @@ class Installation:
     program: Path
     packages: Path
     """Folder for PYTHONPATH, with its plugin of ansible-runner."""
+    tools: Path
+    """Folder for PATH, with ansible-runner and ansible-playbook."""
 
 
-def install() -> Installation:
+def install(*, as_released: bool = False) -> Installation:
     """Build ansible-operator and install its plugin of ansible-runner below `build/`.
 
-    The first time takes some minutes. Raises BenchError and ClusterError.
+    `as_released`: with the Ansible of its image, instead of that of this environment. The first
+    time takes some minutes. Raises BenchError and ClusterError.
     """
     program = _BUILD / "go" / _MODULE.name
     _go("build", "-o", str(program), f"{_REQUIRED}/cmd/ansible-operator")
     module = Path(_go("list", "-m", "-f", "{{.Dir}}", _REQUIRED).strip())
+    image = module / "images" / "ansible-operator"
     packages = _BUILD / module.name
     if not packages.exists():
-        _install_plugin(module / "images" / "ansible-operator" / _PLUGIN, packages)
-    return Installation(program, packages)
+        _install_plugin(image / _PLUGIN, packages)
+    tools = Path(sys.executable).parent
+    if as_released:
+        tools = _BUILD / f"{module.name}-python" / "bin"
+        if not (tools / "ansible-runner").exists():
+            _install_image(image / "Pipfile.lock", tools)
+    return Installation(program, packages, tools)
 
 
 def _go(*arguments: str) -> str:
@@ -91,12 +102,28 @@ def _install_plugin(source: Path, target: Path) -> None:
             copy = Path(scratch) / path.relative_to(source)
             copy.parent.mkdir(exist_ok=True)
             shutil.copyfile(path, copy)
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-        done = subprocess.run(
-            [*command, str(target), scratch, _CLIENT], capture_output=True, text=True, check=False
-        )
+        _pip(sys.executable, "--target", str(target), scratch, _CLIENT)
+
+
+def _install_image(lock: Path, tools: Path) -> None:
+    """Install the Python packages of the image of ansible-operator, for the Python of this process.
+
+    Collections are those of this environment.
+    """
+    venv.create(tools.parent, clear=True, with_pip=True)
+    found = json.loads(lock.read_text())["default"]
+    wanted = (f"{name}{package['version']}" for name, package in found.items())
+    _pip(str(tools / "python"), *wanted)
+    packages = sysconfig.get_path("purelib", vars={"base": str(tools.parent)})
+    collections = Path(sysconfig.get_path("purelib"), "ansible_collections")
+    Path(packages, collections.name).symlink_to(collections)
+
+
+def _pip(python: str, *arguments: str) -> None:
+    command = [python, "-m", "pip", "install", "--quiet", "--no-deps", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BenchError(f"cannot install {_PLUGIN} and {_CLIENT}: {done.stdout}{done.stderr}")
+        raise BenchError(f"{' '.join(command)} failed: {done.stdout}{done.stderr}")
 
 
 class AnsibleOperator(Site):
@@ -115,12 +142,12 @@ class AnsibleOperator(Site):
     def _prepare(
         self, project: Path, kubeconfig: Path, environment: Mapping[str, str]
     ) -> OperatorProcess:
-        tools = str(Path(sys.executable).parent)
+        path = os.environ.get("PATH", os.defpath)
         variables = {
             **environment,
             "ANSIBLE_ROLES_PATH": str(project / "roles"),
             "KUBECONFIG": str(kubeconfig),
-            "PATH": os.pathsep.join([tools, os.environ.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([str(self._installed.tools), path]),
             # Collections are found on it as well, operator_sdk.util among them.
             "PYTHONPATH": os.pathsep.join([str(self._installed.packages), str(COLLECTIONS)]),
             "WATCH_NAMESPACE": self.namespace,
@@ -166,12 +193,14 @@ class AnsibleOperator(Site):
 
 
 @contextmanager
-def running(environment: BenchEnvironment, setup: Setup) -> Iterator[AnsibleOperator]:
-    """Run ansible-operator in its own namespace until the block ends.
+def running(
+    environment: BenchEnvironment, setup: Setup, *, as_released: bool = False
+) -> Iterator[AnsibleOperator]:
+    """Run ansible-operator in its own namespace until the block ends; see `install`.
 
     Raises BenchError and ClusterError.
     """
-    installed = install()
+    installed = install(as_released=as_released)
     if _FILES.exists():
         raise BenchError(f"{_FILES} exists: end the ansible-operator that uses it, and delete it")
     scratch = environment.scratch / secrets.token_hex(4)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
@@ -37,6 +38,7 @@ _COLLECTIONS = "ANSIBLE_COLLECTIONS_PATH"
 _USUAL = "~/.ansible/collections:/usr/share/ansible/collections"
 """Ansible's default; operators of the bench have another home."""
 Opponent = Callable[[BenchEnvironment, Setup], AbstractContextManager[Site]]
+_RELEASED: Opponent = partial(running, as_released=True)
 _WORK_DIR = "operator-runner-bench-work-"
 _LISTED_FIELDS = 200
 """Characters of a line with fields that differ."""
@@ -135,7 +137,7 @@ def compare_project(
     output: str = "",
     repetitions: int = 3,
     show: Callable[[str], None] = print,
-    opponent: Opponent = running,
+    opponent: Opponent = _RELEASED,
     quiet: float = QUIET_SECONDS,
 ) -> Iterator[Row]:
     """Measure both operators in turns; `output` is what commands in Pods print.
