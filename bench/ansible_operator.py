@@ -39,6 +39,8 @@ _GO = (1, 25)
 _PLUGIN = "ansible_runner_http"
 _CLIENT = "requests-unixsocket==0.4.1"
 """What the plugin imports, in the version of ansible-operator's Pipfile."""
+_OF_PROJECTS = "jmespath"
+"""Images of projects add it, for `json_query`."""
 _PROXY_PORT, _API_PORT = 8888, 5050
 """The kubeconfigs of runs have this port of the proxy, whatever the flag; the other is fixed."""
 _FILES = Path("/tmp/ansible-operator")  # noqa: S108 - ansible-operator has no flag for it
@@ -113,7 +115,7 @@ def _install_image(lock: Path, tools: Path) -> None:
     venv.create(tools.parent, clear=True, with_pip=True)
     found = json.loads(lock.read_text())["default"]
     wanted = (f"{name}{package['version']}" for name, package in found.items())
-    _pip(str(tools / "python"), *wanted)
+    _pip(str(tools / "python"), *wanted, _OF_PROJECTS)
     packages = sysconfig.get_path("purelib", vars={"base": str(tools.parent)})
     collections = Path(sysconfig.get_path("purelib"), "ansible_collections")
     Path(packages, collections.name).symlink_to(collections)
