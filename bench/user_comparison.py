@@ -197,7 +197,7 @@ def _start(
     # Public roles take group and version from this path: it has as many directories as the default.
     work = stack.enter_context(tempfile.TemporaryDirectory(prefix=_WORK_DIR, dir="/tmp"))
     sites = (
-        stack.enter_context(environment.site(replace(setup, flags=(f"--work-dir={work}",)))),
+        stack.enter_context(environment.site(replace(setup, flags=(f"--work-dir={work}/runner",)))),
         stack.enter_context(opponent(environment, setup)),
     )
     api = Api(environment.cluster.kubeconfig, environment.scratch / "pods-discovery.json")
