@@ -56,15 +56,6 @@ def has_children() -> bool:
     return True
 
 
-def has_unreaped_children() -> bool:
-    """Return whether this process has a child, running or ended; none is reaped."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
 def become_reaper(parent: int) -> NoReturn:
     """Replace this program by a small one that waits for its children, and ends with `parent`.
 

@@ -9,34 +9,27 @@ from datetime import UTC, datetime
 
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import Json, ObjectRef, Watch
+from operator_runner.reconcile import protocols
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.protocols import (
-    Access,
-    ClusterClient,
-    Executor,
-    NoRunRecords,
-    NoSlots,
-    ObservedDependents,
-    RunRecords,
-    Slots,
-    VariableNames,
-)
 from operator_runner.reconcile.pruning import PruneFunction
 from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.runs.store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """Everything that a reconciler calls; `protocols` documents each part."""
 
-    cluster: ClusterClient
-    access: Access
-    executor: Executor
-    dependents: ObservedDependents
+    cluster: protocols.ClusterClient
+    access: protocols.Access
+    executor: protocols.Executor
+    dependents: protocols.ObservedDependents
     metrics: Metrics
-    variable_names: VariableNames
+    records: RunStore
+    slots: protocols.Slots
+    variable_names: protocols.VariableNames
     other_writers: OtherWriters
     """Shared by all reconcilers, because a kind may be watched in several versions."""
     is_selected: Callable[[Json, Watch], bool]
@@ -61,7 +54,5 @@ class Dependencies:
     """Permit the writes of runs; the cluster and the access have the same ones."""
     claim: Callable[[str], bool] = lambda _: True
     """Return whether the current task may reconcile the resource with this uid."""
-    records: RunRecords = field(default_factory=NoRunRecords)
-    slots: Slots = field(default_factory=NoSlots)
     run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Called with the id of each run that starts; return further variables of its processes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from operator_runner.core.model import (
@@ -115,17 +115,6 @@ class Slots(Protocol):
         """Let others run inside the block; one resource at a time is inside."""
 
 
-class NoSlots:
-    """Does nothing."""
-
-    def free_slot(self, ref: ObjectRef) -> None:
-        """See `Slots`."""
-
-    def without_slot(self, ref: ObjectRef) -> AbstractAsyncContextManager[None]:
-        """See `Slots`."""
-        return nullcontext()
-
-
 class Executor(Protocol):
     """Runs plays."""
 
@@ -145,38 +134,6 @@ class Executor(Protocol):
 
     async def forget(self, ref: ObjectRef) -> None:
         """Remove all files of a deleted resource."""
-
-
-class RunRecords(Protocol):
-    """Keeps records of runs for the operator's API; no method raises or blocks."""
-
-    def started(self, ref: ObjectRef, uid: str, run_id: str, causes: Sequence[Cause]) -> None:
-        """Record the start of a run."""
-
-    def on_event(self, run_id: str, event: RunEvent) -> None:
-        """Record an event of a run, in order."""
-
-    def ended(self, run_id: str, outcome: RunOutcome | None, keep: int) -> None:
-        """Record the end of a run, None for a cancelled one; keep `keep` runs of the resource."""
-
-    def forget(self, ref: ObjectRef) -> None:
-        """Drop the runs of a deleted resource."""
-
-
-class NoRunRecords:
-    """Keeps nothing."""
-
-    def started(self, ref: ObjectRef, uid: str, run_id: str, causes: Sequence[Cause]) -> None:
-        """See `RunRecords`."""
-
-    def on_event(self, run_id: str, event: RunEvent) -> None:
-        """See `RunRecords`."""
-
-    def ended(self, run_id: str, outcome: RunOutcome | None, keep: int) -> None:
-        """See `RunRecords`."""
-
-    def forget(self, ref: ObjectRef) -> None:
-        """See `RunRecords`."""
 
 
 class VariableNames(Protocol):

@@ -7,8 +7,9 @@ compiles the templates in the files of roles that have runs, one at a time while
 Templates from a resource, a variable or a result are compiled in the run and discarded with its
 process.
 
-A run has one role or playbook; the roles that its files name are prepared as well. Only the names
-of files and the texts in them are read here, so that nothing of a run reaches the fork server.
+A run has one role or playbook; the roles that its files name are prepared as well, and where a name
+has an expression, those that the last run had. Only the names of files and the texts in them are
+read here, so that nothing of a run reaches the fork server.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _TEMPLATES, _ROLES = "templates", "roles"
 _YAML = {".yml", ".yaml", ".json", ""}
 _NAME = re.compile(r"(?!/)[\w./-]{1,200}")
 """Name or relative path of a role. An absolute path may be where a run writes files."""
+_EXPRESSION_IN_NAME = re.compile(r"\{\{.*?\}\}")
 _MAX_FILES = 5_000
 """Files that are looked at in a role."""
 
@@ -67,11 +69,28 @@ class RoleFiles:
         self._states: dict[Path, int] = {}
         self._named: dict[Path, set[Path]] = {}
         """The roles that the files of a role or playbook name."""
+        self._computed: set[re.Pattern[str]] = set()
+        """Names with expressions in the files, as `{{ version }}/web`."""
 
-    def note(self, content: Path) -> None:
-        """Schedule the files of a role or playbook that has a run, and of the roles it names."""
+    def note(self, content: Path, used: Iterable[Path] = ()) -> None:
+        """Schedule the files of a role or playbook that has a run, and of the roles it names.
+
+        Of the roles that its last run has `used`, those are accepted whose place and name a file
+        gives, with any value for an expression: a run cannot lead to a file of its own.
+        """
         if self._preparations:
+            folders = [folder.resolve() for folder in self._folders(content)]
+            named = self._named.setdefault(content, set())
+            named |= {role for role in used if self._is_computed(role, folders)}
             self._schedule(_reachable(content, self._named))
+
+    def _folders(self, content: Path) -> Iterable[Path]:
+        return (*_folders_of_roles(content), *self._roles_path)
+
+    def _is_computed(self, role: Path, folders: Iterable[Path]) -> bool:
+        """Return whether a name with expressions can be that of a role, given as a real path."""
+        names = [str(role.relative_to(each)) for each in folders if role.is_relative_to(each)]
+        return any(each.fullmatch(name) for each in self._computed for name in names)
 
     @property
     def is_pending(self) -> bool:
@@ -111,7 +130,11 @@ class RoleFiles:
         """Yield the roles whose name or path is a value in the file, whatever its key is."""
         values = {text for document in file.documents for text in ansible_yaml.texts(document)}
         names = [value for value in values if _NAME.fullmatch(value)]
-        for folder in (*_folders_of_roles(content), *self._roles_path):
+        for value in values:
+            literal = _EXPRESSION_IN_NAME.split(value)
+            if len(literal) > 1 and _NAME.fullmatch("x".join(literal)):
+                self._computed.add(re.compile(r"\w[\w.-]*".join(map(re.escape, literal))))
+        for folder in self._folders(content):
             yield from (
                 folder.joinpath(name).resolve() for name in names if _is_role(folder / name)
             )

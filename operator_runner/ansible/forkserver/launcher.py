@@ -7,6 +7,7 @@ import contextlib
 import gc
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -42,6 +43,10 @@ _GRACE_SECONDS = 10.0
 
 _MAX_SERVERS = 3
 """Servers that are tried for a run: one may be killed, or outdated because a file changed."""
+_ROLE = re.compile(r"(/.{1,500})/(?:tasks|handlers)/")
+"""Directory of the role of a task, at the begin of the task's path."""
+_MAX_ROLES = 100
+"""Roles of a run that are noted."""
 _RETRY_SECONDS = 60.0
 """Pause before another server is tried where one could not load Ansible."""
 
@@ -52,6 +57,20 @@ class _CannotLoad(RunError):
 
 class WarmRun(LocalRun):
     """A run in a fork."""
+
+    def __init__(self, stream: asyncio.StreamReader, roles: set[str]) -> None:
+        """Add to `roles` the directories of those whose tasks it runs."""
+        super().__init__(stream)
+        self._roles = roles
+
+    async def events(self) -> AsyncIterator[Json]:
+        """See `LocalRun`."""
+        async for event in super().events():
+            data = event.get("event_data") or {}
+            role = _ROLE.match(str(data.get("task_path")))
+            if role is not None and len(self._roles) < _MAX_ROLES:
+                self._roles.add(role[1])
+            yield event
 
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
@@ -118,6 +137,8 @@ class WarmLauncher:
         self._started = started
         self._names = names
         self._work_dir = work_dir
+        self._roles: dict[Path, set[str]] = {}
+        """The roles that the last run of each role or playbook had."""
         self._why: ServerStart = "start"
         self._server: ForkServer | None = None
         self._retired: list[ForkServer] = []
@@ -192,6 +213,7 @@ class WarmLauncher:
         header = {
             "requested_at": request.requested_at,
             "content": str(request.content.path),
+            "roles": sorted(self._roles.get(request.content.path, ())),
             # The part that is the same for every run.
             "sandbox": {**spec["sandbox"], "visible": [], "readable": []},
         }
@@ -215,8 +237,9 @@ class WarmLauncher:
                 async with ColdLauncher(self._ansible).start(request, rundir) as run:
                     yield run
                 return
+            roles = self._roles[request.content.path] = set()
             try:
-                yield WarmRun(fork.reader)
+                yield WarmRun(fork.reader, roles)
             finally:
                 await fork.end()
 

@@ -236,7 +236,7 @@ class Server:
                     # A failed fork concerns only this run.
                     _answer(operator, {"refused": str(error)})
                 self._handed_over += 1
-                self._role_files.note(Path(order["content"]))
+                self._role_files.note(Path(order["content"]), map(Path, order["roles"]))
         return True
 
     def _changed_file(self, requested_at: float) -> str | None:

@@ -42,8 +42,8 @@ class Prepared:
         self._met: list[RoleFile] = []
         self.files = RoleFiles([self._met.append], [project / "shared", project / "missing"])
 
-    def after(self, content: str) -> dict[str, RoleFile]:
-        self.files.note(self._project / content)
+    def after(self, content: str, *used: str) -> dict[str, RoleFile]:
+        self.files.note(self._project / content, [self._project / role for role in used])
         while self.files.is_pending:
             self.files.step()
         met = {str(file.path.relative_to(self._project)): file for file in self._met}
@@ -74,6 +74,21 @@ def test_roles_that_are_named_are_prepared_too(project: Path, content: str, own:
     Files that runs may have written are not read.
     """
     assert Prepared(project).after(content).keys() == own | WEB | NAMED
+
+
+def test_a_role_with_a_computed_name_is_prepared_if_it_was_used(project: Path) -> None:
+    """Not the other versions, nor what no name in a file can be."""
+    for version in ("v1", "v2"):
+        tasks = project / "roles" / version / "deploy" / "tasks" / "main.yml"
+        tasks.parent.mkdir(parents=True)
+        tasks.write_text("- debug:\n")
+    include = "- hosts: all\n  tasks:\n  - include_role: {name: '{{ version }}/deploy'}\n"
+    (project / "versions.yml").write_text(include)
+    prepared = Prepared(project)
+    assert "versions.yml" in prepared.after("versions.yml")
+    used = ("roles/v2/deploy", "roles/other", "out", "roles/../out")
+    assert prepared.after("versions.yml", *used).keys() == {"roles/v2/deploy/tasks/main.yml"}
+    assert not prepared.after("versions.yml")
 
 
 def test_a_file_is_read_as_it_is(project: Path) -> None:

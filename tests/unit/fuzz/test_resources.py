@@ -58,10 +58,12 @@ from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.variables import extra_vars
+from operator_runner.telemetry.runs.store import RunStore
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
 from tests.fakes.metrics import RecordedMetrics
+from tests.fakes.slots import NoSlots
 from tests.unit.fuzz.strategies import JSON, METADATA, RESOURCES, STATUSES, Json
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -250,6 +252,8 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             FakeExecutor(outcome),
             FakeDependents(),
             RecordedMetrics(watch.gvk),
+            RunStore(),
+            NoSlots(),
             FakeVariableNames(),
             OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
             is_selected,

@@ -40,10 +40,12 @@ from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
+from operator_runner.telemetry.runs.store import RunStore
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents, FakeObjects
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
 from tests.fakes.metrics import RecordedMetrics
+from tests.fakes.slots import NoSlots
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -98,6 +100,8 @@ class Case:
             self.executor,
             self.dependents,
             self.metrics,
+            RunStore(),
+            NoSlots(),
             self.variables,
             OtherWriters(lambda: self.now, timedelta(seconds=30)),
             is_selected=lambda *_: self.selected,

@@ -37,9 +37,11 @@ from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION, SUSPENDED
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.runs.store import RunStore
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents
 from tests.fakes.executor import FakeAccess, FakeVariableNames, success
+from tests.fakes.slots import NoSlots
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -150,6 +152,8 @@ class Case:
             self.executor,
             FakeDependents(),
             self.metrics,
+            RunStore(),
+            NoSlots(),
             FakeVariableNames(),
             OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
             is_selected=lambda *_: self.chosen,
