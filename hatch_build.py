@@ -11,14 +11,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CommitHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the file that `operator_runner.telemetry.commit` reads."""
+    """Adds the file that `operator_runner.core.installation` reads."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Take the commit of the variable or the checkout; an editable install asks later."""
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from operator_runner.telemetry.commit import FILE, UNKNOWN, commit  # noqa: PLC0415
+        from operator_runner.core.installation import FILE, UNKNOWN, commit  # noqa: PLC0415
 
         if (found := commit()) == UNKNOWN:
             return

@@ -20,6 +20,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import operator_runner
+from operator_runner.core import installation
 from operator_runner.core.imports import without_garbage_collection, without_package
 
 # structlog imports rich for tracebacks that the operator does not print: 5 MiB.
@@ -197,6 +198,7 @@ def _run(options: dict[str, Any], unset: Container[str]) -> int:
             return 1
     if status is None:
         # A new process, because an operator has state in many places: work dir, fork server, ports.
+        installation.wait_complete()
         arguments = [sys.executable, *sys.orig_argv[1:]]
         os.execve(sys.executable, arguments, os.environ | {_RESTARTED: "true"})  # noqa: S606 (no shell)
     return status

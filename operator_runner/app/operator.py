@@ -39,6 +39,7 @@ from operator_runner.controller.sources.project_watcher import ProjectWatcher, W
 from operator_runner.controller.sources.watch_readiness import WatchReadiness, log_readiness
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
+from operator_runner.core import installation
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.errors import ConfigError
@@ -67,7 +68,6 @@ from operator_runner.reconcile.preview import Previewer
 from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.results import ReconcileResult
 from operator_runner.telemetry.announcements import announce_servers, announce_watches
-from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.api import RunsApi
 from operator_runner.telemetry.runs.run_log import RUN_LOG
@@ -76,8 +76,8 @@ from operator_runner.telemetry.servers import HealthChecks
 from operator_runner.telemetry.tracing.run_spans import Traces
 
 _log = structlog.get_logger(__name__)
-_WATCHES_FILE = "watches file"
-"""Name of the task that ends when the watches file was edited."""
+_CHANGES = _WATCHES_FILE, _INSTALLATION = "watches file", "installation"
+"""Names of the tasks that end when the watches file was edited, and operator-runner upgraded."""
 
 
 async def run(
@@ -85,9 +85,10 @@ async def run(
 ) -> int | None:
     """Run the operator until a signal asks it to stop; return the exit status of the process.
 
-    0 after SIGTERM, SIGINT or SIGHUP, 1 if leadership was lost or a part failed. None, with
-    `reload`, after an edit of the watches file: the operator is to be started again. `load` reads
-    that file again; it raises ConfigError if the operator cannot be started with it.
+    0 after SIGTERM, SIGINT or SIGHUP, 1 if leadership was lost or a part failed. None after an
+    upgrade of the files of operator-runner and, with `reload`, an edit of the watches file: the
+    operator is to be started again. `load` reads the watches file again; it raises ConfigError if
+    the operator cannot be started with it.
 
     Raises ConfigError for credentials, ports and directories that cannot be used.
     """
@@ -126,7 +127,7 @@ async def _start(
     stack.push_async_callback(connection.close)
     announce_watches(settings, watches, connection.server)
     traces = await stack.enter_async_context(open_traces_of(connection))
-    metrics = Metrics(__version__, commit())
+    metrics = Metrics(__version__, installation.commit())
     check_patches(settings.ansible)
     contents = [watch.content.path for watch in watches]
     await asyncio.to_thread(log_plugins_with_memory, settings.ansible, contents)
@@ -353,11 +354,11 @@ class Operator:
             return 0
         working = [asyncio.create_task(part, name=name) for name, part in self._parts(load)]
         ended = await until_one_ends(working, self._stop)
-        edited = ended is not None and ended.get_name() == _WATCHES_FILE and not ended.exception()
-        if edited:
+        again = ended is not None and ended.get_name() in _CHANGES and not ended.exception()
+        if again:
             ended = None
         await self._shut_down(working, ended)
-        if edited and not self._stop.is_set():
+        if again and not self._stop.is_set():
             return None
         if ended is not None and isinstance(error := ended.exception(), ConfigError):
             raise error
@@ -396,8 +397,9 @@ class Operator:
     ) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield the tasks that run as long as the operator, with their names.
 
-        The task of the watches file ends when it was edited.
+        Those of the watches file and of the installation end when it has changed.
         """
+        yield _INSTALLATION, self._installation_replaced()
         yield "dispatcher", self._dispatcher.run()
         yield "loading of Ansible", self._launcher.failed()
         yield "watching", self._watch_primaries()
@@ -410,6 +412,10 @@ class Operator:
             yield "project", self._project_watcher().run()
             file = WatchesFile(self._settings.watches_file, self._watches, load)
             yield _WATCHES_FILE, file.wait_edited()
+
+    async def _installation_replaced(self) -> None:
+        await installation.wait_replaced()
+        _log.info("operator-runner was upgraded: restarting")
 
     def _project_watcher(self) -> ProjectWatcher:
         return ProjectWatcher(

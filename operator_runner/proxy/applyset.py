@@ -15,12 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from operator_runner.core.model import (
-    PART_OF,
-    Json,
-    ObjectRef,
-    Prune,
-)
+from operator_runner.core.model import PART_OF, Json, ObjectRef, Prune
 from operator_runner.proxy.dry_run.overlay import ObjectKey
 from operator_runner.proxy.ownership import MetadataPatch, Owner, can_be_owned, uid_in
 from operator_runner.proxy.request_info import RequestInfo

@@ -220,10 +220,7 @@ class ObjectPruner:
                 "apiVersion": "v1",
                 "kind": "DeleteOptions",
                 "propagationPolicy": prune.propagation,
-                "preconditions": {
-                    "uid": live["uid"],
-                    "resourceVersion": live["resourceVersion"],
-                },
+                "preconditions": {"uid": live["uid"], "resourceVersion": live["resourceVersion"]},
             }
             try:
                 await self._api.request("DELETE", path, body=options, fence=fence)

@@ -319,7 +319,7 @@ def put_condition(
         return [c if c is not old else old | generation for c in conditions]
     kept = old is not None and old.get("status") == new["status"]
     time = old.get("lastTransitionTime") if old is not None and kept else None
-    stamped = {**new, "lastTransitionTime": _text(time) or _timestamp(now)}
+    stamped = {**new, "lastTransitionTime": _text(time) or now.strftime("%Y-%m-%dT%H:%M:%SZ")}
     return [c for c in conditions if c.get("type") != new["type"]] + [stamped]
 
 
@@ -335,7 +335,3 @@ def _is_equivalent(old: Json, new: Json) -> bool:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _timestamp(now: datetime) -> str:
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

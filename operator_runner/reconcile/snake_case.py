@@ -31,7 +31,7 @@ def to_snake(name: str) -> str:
     text = _NUMBERS.sub(r"\1 \2 \3", name).strip(" ")
     if not text:
         return ""
-    prefix = "_" if _is_upper(text[0]) else ""
+    prefix = "_" if "A" <= text[0] <= "Z" else ""
     for word in _SPECIAL_WORDS:
         text = _isolate(text, word)
     words = _split(text)
@@ -79,7 +79,3 @@ def _split(text: str) -> list[str]:
     """Cut at separators and at changes of case; an acronym such as JSON is one word."""
     parts = _SEPARATOR.split(text)
     return [word.lower() for part in parts for word in _WORD.findall(part) or [""]]
-
-
-def _is_upper(char: str) -> bool:
-    return "A" <= char <= "Z"

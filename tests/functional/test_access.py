@@ -8,7 +8,7 @@ import ssl
 import urllib.error
 import urllib.request
 
-from operator_runner.telemetry.commit import commit
+from operator_runner.core.installation import commit
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator, free_port
 from tests.support.waiting import eventually

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.functional.test_operator import ROLE
+import operator_runner
+from tests.functional.test_operator import KIND, ROLE, wait_for_text
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator, free_port
 from tests.support.waiting import eventually
 
 ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
 GROUP = "voice.example.com"
+PACKAGE = Path(operator_runner.__file__).parent
 
 
 def crd(kind: str, *versions: str) -> Json:
@@ -202,3 +205,32 @@ def test_a_restart_waits_until_the_watches_file_is_valid(
     )
     assert operator.pid == pid
     assert operator.terminate() == 0
+
+
+def test_an_upgrade_of_its_files_restarts_the_operator(
+    control_plane: Path, kubectl: Kubectl, project: Path, tmp_path: Path
+) -> None:
+    """As by pip in a running Pod: new processes do not understand the operator of before."""
+    package = Path(shutil.copytree(PACKAGE, tmp_path / "lib" / PACKAGE.name))
+    environment = {"PYTHONPATH": str(package.parent)}
+    operator = Operator(project, control_plane, kubectl.namespace, tmp_path, environment)
+    try:
+        pid = operator.start().pid
+        kubectl.apply(ECHO)
+        wait_for_text(kubectl, operator, "hello nothing")
+        for name in ("launcher.py", "server.py"):
+            file = package / "ansible" / "forkserver" / name
+            old = file.read_text()
+            assert '"requested_at"' in old
+            file.write_text(old.replace('"requested_at"', '"asked_at"'))
+        (package / "__init__.py").write_bytes((package / "__init__.py").read_bytes())
+        restarted = "operator-runner was upgraded: restarting"
+        eventually(lambda: operator.lines(restarted), details=operator.log)
+        kubectl.merge(KIND, "a", {"spec": {"sayThis": "more"}})
+        wait_for_text(kubectl, operator, "hello more")
+        assert operator.pid == pid
+        assert len(operator.lines(restarted)) == 1
+        assert not operator.lines("Reconciliation failed")
+        assert operator.terminate() == 0
+    finally:
+        operator.kill()

@@ -7,7 +7,7 @@ Pure. Source: ansible-core 2.18, `ansible_eval_concat` and `ansible_concat` in
 from __future__ import annotations
 
 import ast
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from math import isfinite
 from typing import Any
 
@@ -119,16 +119,12 @@ def _storable(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_storable(each) for each in value)
     if isinstance(value, set):
-        return _sorted(map(_storable, value))
+        return sorted(map(_storable, value), key=repr)
     if isinstance(value, bytes):
         return to_text(value)
     if value is None or isinstance(value, str | int | float):
         return value
     raise _NotStorableError
-
-
-def _sorted(values: Iterable[Any]) -> list[Any]:
-    return sorted(values, key=repr)
 
 
 class _Words(ast.NodeTransformer):

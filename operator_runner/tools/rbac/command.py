@@ -16,12 +16,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 from operator_runner.proxy.permission_log import read
 from operator_runner.tools.rbac.access_rules import KindTable, Requirement
-from operator_runner.tools.rbac.grants import (
-    as_olm_grants,
-    differences,
-    grants_in,
-    missing_rules,
-)
+from operator_runner.tools.rbac.grants import as_olm_grants, differences, grants_in, missing_rules
 from operator_runner.tools.rbac.manager_deployment import (
     PLACEHOLDER,
     Manager,

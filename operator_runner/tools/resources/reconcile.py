@@ -15,11 +15,7 @@ from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef, uid_of
-from operator_runner.reconcile.conditions import (
-    conditions_by_type,
-    is_suspended,
-    read_conditions,
-)
+from operator_runner.reconcile.conditions import conditions_by_type, is_suspended, read_conditions
 from operator_runner.reconcile.request_annotations import (
     REQUEST_ANNOTATION,
     RESET_ANNOTATION,
@@ -166,11 +162,7 @@ def _check_active(target: NamedResource, body: Json) -> None:
 
 
 async def _outcome(
-    cluster: ClusterView,
-    target: NamedResource,
-    before: Json,
-    results: Results,
-    deadline: Deadline,
+    cluster: ClusterView, target: NamedResource, before: Json, results: Results, deadline: Deadline
 ) -> int:
     """Wait for the end of the requested run and print it; return the exit status.
 
@@ -333,7 +325,7 @@ async def _wait(
     deadline: Deadline,
 ) -> None:
     """Wait until a resource shows the suspension, or its end; print a warning if it does not."""
-    shows = _shows_suspension if wanted.value else _shows_none
+    shows = _shows_suspension if wanted.value else lambda body: not _shows_suspension(body)
     try:
         if await cluster.wait(target, shows, deadline) is None:
             results.warn(target, _reason(await cluster.read(target), deadline.within))
@@ -346,10 +338,6 @@ async def _wait(
 
 def _shows_suspension(body: Json) -> bool:
     return is_suspended(read_conditions(body))
-
-
-def _shows_none(body: Json) -> bool:
-    return not _shows_suspension(body)
 
 
 def _reason(body: Json, within: timedelta) -> str:

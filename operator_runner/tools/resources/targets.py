@@ -37,10 +37,7 @@ def target_options(function: _Function) -> _Function:
             help="All resources of each KIND, in all namespaces.",
         ),
         click.option(
-            "--all",
-            "all_",
-            is_flag=True,
-            help="All resources of each KIND, in the namespace.",
+            "--all", "all_", is_flag=True, help="All resources of each KIND, in the namespace."
         ),
         cluster_options,
         click.argument(

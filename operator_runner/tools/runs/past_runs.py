@@ -108,7 +108,7 @@ async def _history(
     ]
     bodies = await _bodies(api, resource, ref, known=bool(events or listed))
     uids = {(body_ref.namespace, body_ref.name): uid_of(body) for body_ref, body in bodies}
-    runs = _ended_runs(listed, uids)
+    runs = [each for each in listed if "finished" in each and _is_current(each["resource"], uids)]
     ids = {run["id"] for run in runs}
     lines = [
         line
@@ -141,10 +141,6 @@ async def _runs_of(operators: Operators, ref: ObjectRef, *, everywhere: bool) ->
     if not everywhere:
         query["namespace"] = ref.namespace
     return without_repetitions(await operators.collect("/runs", check_run, query))
-
-
-def _ended_runs(runs: Iterable[Json], uids: Mapping[tuple[str, str], str]) -> list[Json]:
-    return [each for each in runs if "finished" in each and _is_current(each["resource"], uids)]
 
 
 def _is_current(resource: Json, uids: Mapping[tuple[str, str], str]) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 from operator_runner.core.image_paths import project_paths, project_roles
 
 _YAML = {".yml", ".yaml", ".json"}
-_MAIN = tuple(f"main{suffix}" for suffix in (".yml", ".yaml", ".json", ""))
 TASKS = ("tasks", "handlers")
 VARIABLES = ("defaults", "vars")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from operator_runner.telemetry.commit import FILE, VARIABLE, commit
+from operator_runner.core.installation import FILE, VARIABLE, commit
 
 
 def test_the_variable_beats_the_wheel_and_the_wheel_the_checkout(tmp_path: Path) -> None:
