@@ -108,7 +108,7 @@ def _install_plugin(source: Path, target: Path) -> None:
 
 
 def _install_image(lock: Path, tools: Path) -> None:
-    """Install the Python packages of the image of ansible-operator, for the Python of this process.
+    """Install the Python packages of the image of ansible-operator, for this version of Python.
 
     Collections are those of this environment.
     """

@@ -20,8 +20,8 @@ from bench.api import THREE
 from bench.environment import PROGRAM, BenchEnvironment, Setup, open_environment, wait_until
 
 PACKAGE = Path(operator_runner.__file__).parent
-_EDITS = 3
-"""Edits before the counted one: caches are filled then."""
+_RUNS = 3
+"""Runs before the counted edit: caches are filled then."""
 _TARGET = 60
 
 
@@ -61,14 +61,14 @@ def files_of_an_edit(environment: BenchEnvironment) -> Mapping[str, list[str]]:
     program.chmod(0o755)
     with environment.site(Setup(THREE, program=program)) as site:
         environment.api.create(THREE, site.namespace, "a", {"size": 0})
-        for size in range(1, _EDITS + 2):
-            site.wait_for_end(size)
+        for runs in range(1, _RUNS + 1):
+            site.wait_for_end(runs)
             site.wait_for_quiet()
-            if size == _EDITS + 1:
-                break
-            if size == _EDITS:
+            if runs == _RUNS:
                 os.kill(site.operator.pid, signal.SIGUSR2)
-            site.api.merge(THREE, site.namespace, "a", {"spec": {"size": size}})
+            site.api.merge(THREE, site.namespace, "a", {"spec": {"size": runs}})
+        site.wait_for_end(_RUNS + 1)
+        site.wait_for_quiet()
         os.kill(site.operator.pid, signal.SIGUSR2)
         wait_until(found.exists, "the functions are written", 60)
     functions: defaultdict[str, list[str]] = defaultdict(list)

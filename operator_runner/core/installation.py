@@ -50,7 +50,7 @@ def _checked_out(root: Path) -> str:
 async def wait_replaced() -> None:
     """Return when an upgrade in place, such as by pip in a running Pod, has written other files.
 
-    Processes that start later load these, and may not understand what this one tells them.
+    Processes that start later load these, whose messages may differ from those of this process.
     """
     while _state(_MARK) == _LOADED:  # noqa: ASYNC110 (files have no events)
         await asyncio.sleep(_POLL_SECONDS)

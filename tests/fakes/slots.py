@@ -1,4 +1,4 @@
-"""Slots of the queue, for a reconciler without one."""
+"""Slots for a reconciler that no queue calls."""
 
 from __future__ import annotations
 

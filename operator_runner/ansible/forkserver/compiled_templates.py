@@ -79,9 +79,10 @@ class RoleFiles:
         gives, with any value for an expression: a run cannot lead to a file of its own.
         """
         if self._preparations:
-            folders = [folder.resolve() for folder in self._folders(content)]
-            named = self._named.setdefault(content, set())
-            named |= {role for role in used if self._is_computed(role, folders)}
+            if self._computed:
+                folders = [folder.resolve() for folder in self._folders(content)]
+                named = self._named.setdefault(content, set())
+                named |= {role for role in used if self._is_computed(role, folders)}
             self._schedule(_reachable(content, self._named))
 
     def _folders(self, content: Path) -> Iterable[Path]:
