@@ -1,4 +1,4 @@
-"""Run plays: private data dir, launcher, timeout and outcome of each run."""
+"""Run plays: launcher, private data dir, timeout and outcome of each run."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import asyncio
 import json
 import os
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import structlog
 
 from operator_runner.ansible import rerun_command
 from operator_runner.ansible.cold.launcher import ColdLauncher
-from operator_runner.ansible.completeness import partial_by
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
-from operator_runner.ansible.no_log import Censor
-from operator_runner.ansible.outcome import OutcomeBuilder
+from operator_runner.ansible.outcome import OutcomeBuilder, partial_by
 from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs
 from operator_runner.core.ansible_yaml import task_keyword, task_variable
-from operator_runner.core.async_tasks import finish_in_thread
+from operator_runner.core.async_tasks import end_tasks, finish_in_thread
 from operator_runner.core.errors import ConfigError, RunError, exhausted_resource
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName, ServerStart
@@ -325,3 +324,137 @@ def _timeout_message(request: RunRequest) -> str:
     seconds = request.timeout.total_seconds()
     source = "key timeout of the watch, or flag --run-timeout"
     return f"timeout: the run was ended after {seconds:g} s ({source})"
+
+
+_HIDDEN = "the output has been hidden due to the fact that 'no_log: true' was specified"
+_ANSI = r"(?:\x1b\[[0-9;]*m)*"
+_STATUS = re.compile(
+    rf"^{_ANSI}(?P<word>ok|changed): \[[\w. >:-]*\](?: => \(item=\(censored due to no_log\)\))?"
+)
+"""Result of a task or item, as ansible-core's default callback plugin prints it."""
+_RESULTS = {"runner_on_ok", "runner_item_on_ok"}
+
+
+class Censor:
+    """Removes output that no_log hides from the events of one run, in order.
+
+    ansible-core censors the result of a task with no_log, but since 2.19 its display also prints
+    the error message of a failed task, which becomes the stdout of ansible-runner's event.
+
+    ansible-runner removes the whole result, `changed` included. The first line of the output has
+    it: `changed: [localhost]` or `ok: [localhost]`.
+    """
+
+    def __init__(self) -> None:
+        """Begin with the first event."""
+        self._changed_loops: set[str] = set()
+
+    def __call__(self, event: Json) -> Json:
+        """Return an event of ansible-runner, without the stdout of a result that is hidden.
+
+        A hidden result of a task that did not fail has `censored` and `changed`.
+        """
+        data = event.get("event_data") or {}
+        result = data.get("res")
+        if not _is_hidden(result):
+            return event
+        stdout = event.get("stdout") or ""
+        has_status = event.get("event") in _RESULTS
+        if has_status and "changed" not in result:
+            changed = self._is_changed(event["event"], str(data.get("task_uuid")), stdout)
+            event = {**event, "event_data": {**data, "res": {**result, "changed": changed}}}
+        if not stdout:
+            return event
+        lines = [kept for line in stdout.splitlines() if (kept := _kept(line, has_status))]
+        return {**event, "stdout": "\r\n".join(lines) or _HIDDEN}
+
+    def _is_changed(self, kind: str, task: str, stdout: str) -> bool:
+        """Return whether a task or item changed something; a loop prints its items only."""
+        words = [found["word"] for line in stdout.splitlines() if (found := _STATUS.match(line))]
+        if kind == "runner_item_on_ok" and "changed" in words:
+            self._changed_loops.add(task)
+        return "changed" in words or (kind == "runner_on_ok" and task in self._changed_loops)
+
+
+def _kept(line: str, has_status: bool) -> str:
+    """Return what may be shown of a line of output, empty if nothing."""
+    if '"censored"' in line:
+        return line
+    status = _STATUS.match(line) if has_status else None
+    return status.group() if status else ""
+
+
+def _is_hidden(result: Any) -> TypeGuard[Json]:
+    if not isinstance(result, dict):
+        return False
+    items = result.get("results")
+    parts = items if isinstance(items, list) else ()
+    return "censored" in result or any(_is_hidden(part) for part in parts)
+
+
+_REPORT_SECONDS = 60.0
+"""Loading takes a few seconds; on a busy node some ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundLauncher:
+    """A launcher that is opened in the background: the operator watches meanwhile, runs wait."""
+
+    _opening: asyncio.Task[Launcher]
+
+    async def ready(self) -> None:
+        """Return when a run can start. Raises the error of the launcher's opening."""
+        launcher = await self._opened()
+        await launcher.ready()
+
+    async def failed(self) -> None:
+        """Wait until the opening fails, and raise its error; never return if it succeeds."""
+        await self._opened()
+        await asyncio.Event().wait()
+
+    @property
+    def fault(self) -> str | None:
+        """Why no run can start; None if runs can, or will when the launcher is open."""
+        if not self._opening.done() or self._opening.cancelled():
+            return None
+        error = self._opening.exception()
+        return None if error is None else f"cannot load Ansible: {error or type(error).__name__}"
+
+    @asynccontextmanager
+    async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[LaunchedRun]:
+        """See `executor.Launcher`."""
+        launcher = await self._opened()
+        async with launcher.start(request, rundir) as run:
+            yield run
+
+    async def _opened(self) -> Launcher:
+        # A cancelled run must not cancel the opening for other runs.
+        return await asyncio.shield(self._opening)
+
+
+@asynccontextmanager
+async def open_in_background(
+    opening: AbstractAsyncContextManager[Launcher], report_seconds: float = _REPORT_SECONDS
+) -> AsyncIterator[BackgroundLauncher]:
+    """Begin to open a launcher; it is closed at the end of the block, also half-way.
+
+    An opening that takes long is logged every `report_seconds`.
+    """
+    async with AsyncExitStack() as stack:
+        task = asyncio.create_task(stack.enter_async_context(opening), name="loading of Ansible")
+        reporting = asyncio.create_task(_report(task, report_seconds))
+        try:
+            yield BackgroundLauncher(task)
+        finally:
+            await end_tasks([reporting, task])
+
+
+async def _report(opening: asyncio.Task[Launcher], pause: float) -> None:
+    """Log at intervals that the launcher is still being opened."""
+    started = time.monotonic()
+    while not (await asyncio.wait({opening}, timeout=pause))[0]:
+        _log.warning(
+            "Ansible is still loading; runs wait for it",
+            seconds=round(time.monotonic() - started),
+            hint="give the operator more CPU; if it never ends, set --executor=cold",
+        )

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from operator_runner.ansible import event_results
 from operator_runner.ansible.cold import playbook
-from operator_runner.ansible.nofollow_io import open_directory
-from operator_runner.ansible.resource_dirs import resource_dir
+from operator_runner.ansible.directories import open_directory, resource_dir
 from operator_runner.core.model import Json, ObjectRef
 
 DIR_NAME = "commands"

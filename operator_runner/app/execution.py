@@ -9,8 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
-from operator_runner.ansible.background_launcher import BackgroundLauncher
-from operator_runner.ansible.executor import AnsibleExecutor
+from operator_runner.ansible.executor import AnsibleExecutor, BackgroundLauncher
 from operator_runner.app.ansible_setup import rundirs_of
 from operator_runner.app.job_serving import JobServing, JobSlots, job_launcher_of
 from operator_runner.app.leadership import Leadership

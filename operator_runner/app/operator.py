@@ -12,8 +12,12 @@ from typing import Any
 import structlog
 
 from operator_runner import __version__
-from operator_runner.ansible.background_launcher import BackgroundLauncher, open_in_background
-from operator_runner.ansible.executor import check_patches, open_launcher
+from operator_runner.ansible.executor import (
+    BackgroundLauncher,
+    check_patches,
+    open_in_background,
+    open_launcher,
+)
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.rundir import create_work_dir, resolve_work_dir
 from operator_runner.ansible.templating.effective_types import log_types
@@ -68,9 +72,9 @@ from operator_runner.reconcile.preview import Previewer
 from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.results import ReconcileResult
 from operator_runner.telemetry.announcements import announce_servers, announce_watches
+from operator_runner.telemetry.logs import RUN_LOG
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.api import RunsApi
-from operator_runner.telemetry.runs.run_log import RUN_LOG
 from operator_runner.telemetry.runs.store import RunStore
 from operator_runner.telemetry.servers import HealthChecks
 from operator_runner.telemetry.tracing.run_spans import Traces

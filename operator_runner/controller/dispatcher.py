@@ -21,8 +21,8 @@ from operator_runner.core.errors import (
     exhausted_resource,
 )
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
+from operator_runner.reconcile.annotations import RETRY_REQUESTED
 from operator_runner.reconcile.reconciler import Reconciler
-from operator_runner.reconcile.request_annotations import RETRY_REQUESTED
 from operator_runner.reconcile.results import (
     Aborted,
     Failed,

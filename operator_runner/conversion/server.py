@@ -22,8 +22,7 @@ from operator_runner.conversion.converter import ConversionError, Converter, nam
 from operator_runner.conversion.preserved_fields import DeepValues
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import GVK, Json
-from operator_runner.net.connections import Connections, large_share
-from operator_runner.net.sockets import Listener
+from operator_runner.net.sockets import Connections, Listener, large_share
 from operator_runner.telemetry.servers import serve
 
 Converters: TypeAlias = Mapping[tuple[str, str], Converter]

@@ -703,3 +703,18 @@ class EventSpec:
     cause: str = ""
     duration_seconds: float | None = None
     run_id: str = ""
+
+
+def is_certainly_older(version: str, other: str) -> bool:
+    """Return whether a resourceVersion was written before the other; False if that is unknown.
+
+    Those of one kind compare as numbers since Kubernetes 1.35.
+    """
+    return version.isdigit() and other.isdigit() and int(version) < int(other)
+
+
+def may_be_older(version: str, other: str) -> bool:
+    """Return whether a version may have been written before the other; equal ones were not."""
+    if version.isdigit() and other.isdigit():
+        return int(version) < int(other)
+    return version != other

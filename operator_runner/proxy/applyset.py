@@ -19,7 +19,7 @@ from operator_runner.core.model import PART_OF, Json, ObjectRef, Prune
 from operator_runner.proxy.dry_run.overlay import ObjectKey
 from operator_runner.proxy.ownership import MetadataPatch, Owner, can_be_owned, uid_in
 from operator_runner.proxy.request_info import RequestInfo
-from operator_runner.reconcile.request_annotations import (
+from operator_runner.reconcile.annotations import (
     APPLYSET_ID,
     APPLYSET_KINDS,
     APPLYSET_NAMESPACES,

@@ -15,7 +15,7 @@ from weakref import WeakSet
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.kubeconfig import render_kubeconfig
 from operator_runner.core.model import Watch
-from operator_runner.net.connections import abort
+from operator_runner.net.sockets import abort
 from operator_runner.proxy.applyset import RunMembers
 from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.field_changes import SeenObjects

@@ -32,9 +32,8 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection
 from operator_runner.kube.worker_thread import WorkerThread
-from operator_runner.net.connections import Connections
 from operator_runner.net.serving_certificate import server_context
-from operator_runner.net.sockets import Listener
+from operator_runner.net.sockets import Connections, Listener
 from operator_runner.proxy.applyset import candidates
 from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.forwarding import Forwarder, RequestCallback

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from operator_runner.config.watches.versions import cleans_up
+from operator_runner.config.watches.selection import cleans_up
 from operator_runner.core.model import Json, Watch
-from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
+from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,13 @@ from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Trigger, W
 from operator_runner.core.object_diff import ObjectDifference, summarize
 from operator_runner.core.operator_state import DriftEntry
 from operator_runner.core.truncation import truncated
-from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED
+from operator_runner.reconcile.annotations import (
+    DRIFT_ANNOTATION,
+    DRIFT_POLICY_CHANGED,
+    ERROR_CHANGED,
+    annotations_of,
+    pending_request,
+)
 from operator_runner.reconcile.conditions import (
     is_waiting,
     new_condition,
@@ -27,12 +33,6 @@ from operator_runner.reconcile.decide import Run
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
 from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.request_annotations import (
-    DRIFT_ANNOTATION,
-    DRIFT_POLICY_CHANGED,
-    annotations_of,
-    pending_request,
-)
 from operator_runner.reconcile.results import Failed, NoRun, ReconcileResult, Succeeded
 from operator_runner.reconcile.status import StatusWriter, generation_of
 

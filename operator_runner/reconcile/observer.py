@@ -25,7 +25,7 @@ from operator_runner.core.model import (
     describe,
     uid_of,
 )
-from operator_runner.reconcile.annotation_overrides import Overrides
+from operator_runner.reconcile.annotations import Overrides
 from operator_runner.reconcile.decide import Action, Run, RunDeselection
 from operator_runner.reconcile.results import ReconcileResult
 from operator_runner.reconcile.status import generation_of

@@ -8,7 +8,6 @@ from operator_runner.core.model import Watch
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.drift import DriftObserver
-from operator_runner.reconcile.dropped_fields import DroppedFieldsObserver
 from operator_runner.reconcile.expression_conditions import ExpressionObserver
 from operator_runner.reconcile.idempotence import IdempotenceObserver
 from operator_runner.reconcile.kstatus_conditions import KstatusObserver
@@ -17,9 +16,9 @@ from operator_runner.reconcile.other_writers import OtherWritersObserver
 from operator_runner.reconcile.play import RecordObserver, TaskObserver
 from operator_runner.reconcile.pruning import PruneObserver
 from operator_runner.reconcile.report import Reporter
-from operator_runner.reconcile.request_acknowledgement import RequestObserver
+from operator_runner.reconcile.requests import RequestObserver, SuspensionObserver
+from operator_runner.reconcile.reserved_fields import DroppedFieldsObserver
 from operator_runner.reconcile.schedule import ScheduleObserver
-from operator_runner.reconcile.suspension import SuspensionObserver
 
 
 def observers_of(
@@ -38,7 +37,7 @@ def observers_of(
     observers: list[Observer | None] = [
         SuspensionObserver(reporter, dependencies.metrics.record_suspension),
         DriftObserver(watch, dependencies, reporter.status, is_due, period),
-        DroppedFieldsObserver(dependencies),
+        DroppedFieldsObserver(dependencies.variable_names, dependencies.cluster),
         schedule,
         IdempotenceObserver(dependencies),
         OtherWritersObserver(dependencies.other_writers, dependencies.cluster),

@@ -15,11 +15,19 @@ import structlog
 
 from operator_runner.core.errors import Conflict, RunError
 from operator_runner.core.json_bounds import failure_reason
-from operator_runner.core.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch, uid_of
+from operator_runner.core.model import (
+    Cause,
+    Json,
+    ObjectRef,
+    RunOutcome,
+    Trigger,
+    Watch,
+    may_be_older,
+    uid_of,
+)
 from operator_runner.core.operator_state import DriftEntry
-from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.reconcile.annotation_overrides import clamp_period, read_overrides
+from operator_runner.reconcile.annotations import clamp_period, read_overrides
 from operator_runner.reconcile.conditions import (
     failure_line,
     is_deselected,

@@ -1,4 +1,4 @@
-"""Find the fields of a resource that must not become variables, because of their names. Pure.
+"""Find the fields of a resource that must not become variables, and report them once.
 
 With `ansibleConnection: ssh` and `ansibleSshCommonArgs: -o ProxyCommand=...` in a spec, a user who
 can only write resources could run commands in the operator.
@@ -12,8 +12,14 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from operator_runner.core.model import GVK, Json, ReservedNames, Watch
+import structlog
+
+from operator_runner.core.model import GVK, EventSpec, Json, ReservedNames, Watch
+from operator_runner.reconcile.observer import Observer, ResourceRun
+from operator_runner.reconcile.protocols import ClusterClient, VariableNames
 from operator_runner.reconcile.variables import META, fields_of_variables, object_name
+
+_log = structlog.get_logger(__name__)
 
 _PREFIXES = ("ansible_", "_ansible_", "__ansible_")
 """Prefixes reserved for Ansible: interpreters, facts, settings of plugins, type tags."""
@@ -118,3 +124,37 @@ def note(fields: Sequence[ReservedField]) -> str:
         if (of_use := [field for field in fields if field.use is use])
     )
     return f"Not passed to the role: {'; '.join(parts)}; {hint(fields)}"
+
+
+@dataclass(slots=True)
+class _DroppedSlot:
+    reported: tuple[int, frozenset[str]] | None = None
+    """Generation and names for which fields were last reported; the data of a kind without
+    generations may get others."""
+
+
+class DroppedFieldsObserver(Observer):
+    """Keeps fields with reserved names from the role; reports them once per generation."""
+
+    def __init__(self, names: VariableNames, cluster: ClusterClient) -> None:
+        """`names` has those that are reserved; Events are emitted to `cluster`."""
+        self._names, self._cluster = names, cluster
+
+    async def begin(self, run: ResourceRun) -> None:
+        """See `Observer`."""
+        fields = reserved_fields(run.body, run.watch, await self._names.reserved())
+        if any(field.use is ReservationReason.KEYWORD for field in fields):
+            content = run.watch.content_for(cleanup=run.is_deletion)
+            fields = dropped(fields, await self._names.declared(content))
+        run.excluded = frozenset(field.name for field in fields)
+        found, slot = (run.generation, run.excluded), run.state.slot(_DroppedSlot)
+        to_report = reported(fields, run.ref.gvk)
+        if to_report and slot.reported != found:
+            _log.warning(
+                "Fields of the resource are not passed to the role",
+                fields=paths(to_report),
+                hint=hint(to_report),
+            )
+            event = EventSpec("ReservedFieldNames", note(to_report), warning=True)
+            await self._cluster.emit(run.body, event)
+            slot.reported = found

@@ -26,14 +26,14 @@ from operator_runner.core.model import (
     Watch,
     desired_state,
 )
-from operator_runner.reconcile.observer import ReconcileState, ResourceRun
-from operator_runner.reconcile.request_annotations import (
+from operator_runner.reconcile.annotations import (
     ANNOTATIONS,
     SUSPENDED,
     Suspension,
     annotations_of,
     suspension,
 )
+from operator_runner.reconcile.observer import ReconcileState, ResourceRun
 
 _log = structlog.get_logger(__name__)
 

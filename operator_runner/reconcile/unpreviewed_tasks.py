@@ -16,7 +16,7 @@ _COMPLETE = Trait.PREVIEWED | Trait.REQUEUES
 """Modules whose effects are previewed, or have none on the cluster."""
 _WRITES_FILE = Trait.WRITES_FILE | Trait.MAKES_TEMPORARY_FILE
 _RUN_DIR = re.compile(r"/\.run-[0-9a-f]{16}/")
-"""In paths of files in the run's own directory, which `ansible/temp_dirs.py` makes."""
+"""In paths of files in the run's own directory, which `ansible/rundir.py` makes."""
 _REASONS = ("check mode", '"censored"')
 """In the output of a skipped task: check mode, or a reason that no_log hides."""
 

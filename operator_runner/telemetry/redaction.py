@@ -1,7 +1,8 @@
 """Redact values that look like secrets, and make text safe to print. Pure.
 
-Decided by the name of a key or a pattern in a text, in log lines, records of runs and traces. For
-`no_log` see `ansible/no_log.py`. Texts from the cluster and from runs must not control a terminal.
+Decided by the name of a key or a pattern in a text, in log lines, records of runs and traces.
+For `no_log` see `ansible/executor.py`. Texts from the cluster and from runs must not control a
+terminal.
 """
 
 from __future__ import annotations

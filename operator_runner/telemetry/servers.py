@@ -19,9 +19,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.net.connections import Connections, small_share
 from operator_runner.net.request_bodies import BodyReceiver
-from operator_runner.net.sockets import Listener
+from operator_runner.net.sockets import Connections, Listener, small_share
 from operator_runner.telemetry.authorization import Reviews, require_permission
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.api import RunsApi

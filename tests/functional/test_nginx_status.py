@@ -14,7 +14,7 @@ import yaml
 
 from operator_runner.core.model import Json
 from operator_runner.devcluster import Cluster
-from operator_runner.reconcile.request_annotations import (
+from operator_runner.reconcile.annotations import (
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
     annotations_of,

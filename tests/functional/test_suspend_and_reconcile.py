@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from operator_runner.reconcile.request_annotations import HANDLED_ANNOTATION, REQUEST_ANNOTATION
+from operator_runner.reconcile.annotations import HANDLED_ANNOTATION, REQUEST_ANNOTATION
 from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator

@@ -22,7 +22,6 @@ from pathlib import Path
 
 from operator_runner.ansible import event_results
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, LineDecoder, too_long
-from operator_runner.ansible.extravars_file import serialize
 from operator_runner.ansible.run_spec import (
     COLLECTIONS,
     LENIENT,
@@ -31,7 +30,7 @@ from operator_runner.ansible.run_spec import (
     role_play,
     roles_path_of,
 )
-from operator_runner.ansible.rundir import PLAYBOOK, RunDir, command_line
+from operator_runner.ansible.rundir import PLAYBOOK, RunDir, command_line, serialize_extravars
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings
@@ -69,7 +68,9 @@ def write_transmission(
     _copy_inventory(ansible.inventory, staged / "inventory")
     (staged / "env" / "cmdline").write_text(command_line(request, ansible))
     digest = _digest(staged)
-    (staged / "env" / "extravars").write_text(serialize(request.extra_vars), encoding="utf-8")
+    (staged / "env" / "extravars").write_text(
+        serialize_extravars(request.extra_vars), encoding="utf-8"
+    )
     file = folder / "transmission"
     with file.open("wb") as output:
         interface.run(

@@ -11,7 +11,7 @@ from operator_runner.config.watches.document import parse
 from operator_runner.config.watches.entry import EntryReader
 from operator_runner.config.watches.expand import expand
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.config.watches.versions import with_watched_versions
+from operator_runner.config.watches.selection import with_watched_versions
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Deselection, Finalizer, RunContent, Watch
 

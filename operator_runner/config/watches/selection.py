@@ -1,13 +1,103 @@
-"""Evaluate the label selector, `when` and `blockUpgrade` of a watch for a resource."""
+"""Decide whether a watch has a resource: by version, label selector, `when` and `blockUpgrade`.
+
+The API server serves each resource in all versions. If a file has several versions of one kind,
+the version of the last write of the resource's spec decides, so that only one role reconciles it.
+"""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
 from operator_runner.config.watches.expressions import evaluate, is_true
-from operator_runner.config.watches.versions import belongs_to
 from operator_runner.core.labels import match_labels
-from operator_runner.core.model import Json, Watch
+from operator_runner.core.model import LAST_APPLIED, Json, Watch
+
+_BOOKKEEPING = {"f:metadata", "f:status"}
+_APPLIED = f"f:{LAST_APPLIED}"
+
+
+def with_watched_versions(watches: Sequence[Watch]) -> tuple[Watch, ...]:
+    """Set the watched versions of the kind of each watch, if there is more than one."""
+    by_kind: dict[tuple[str, str], list[Watch]] = defaultdict(list)
+    for watch in watches:
+        by_kind[watch.gvk.group, watch.gvk.kind].append(watch)
+    return tuple(
+        replace(
+            watch,
+            versions=tuple(each.gvk.version for each in others),
+            finalizer_versions=tuple(
+                each.gvk.version for each in others if _has_same_finalizer(each, watch)
+            ),
+        )
+        if len(others) > 1
+        else watch
+        for watch in watches
+        for others in [by_kind[watch.gvk.group, watch.gvk.kind]]
+    )
+
+
+def _has_same_finalizer(one: Watch, other: Watch) -> bool:
+    if one.finalizer is None or other.finalizer is None:
+        return False
+    return one.finalizer.name == other.finalizer.name
+
+
+def belongs_to(body: Json, watch: Watch) -> bool:
+    """Return whether a resource is this watch's, and not that of another version of its kind.
+
+    A resource of a version that is not watched is the first watch's.
+    """
+    return not watch.versions or _version_of(body, watch) == watch.gvk.version
+
+
+def cleans_up(body: Json, watch: Watch) -> bool:
+    """Return whether this watch runs its finalizer for a resource that is being deleted.
+
+    If the watch of the resource has a finalizer of the same name, only that one does. A finalizer
+    of another name is left from the time when the resource was this watch's.
+    """
+    return belongs_to(body, watch) or _version_of(body, watch) not in watch.finalizer_versions
+
+
+def _version_of(body: Json, watch: Watch) -> str:
+    """Return the version whose watch has the resource, of several."""
+    written = _written_in(body)
+    return written if written in watch.versions else watch.versions[0]
+
+
+def _written_in(body: Json) -> str:
+    """Return the version in which something else than metadata and status was last written.
+
+    Where there is nothing else it is the one in which the resource was made. Source: the
+    Kubernetes documentation on field management; `managedFields` keeps the version of each
+    manager's last write.
+    """
+    managed = body["metadata"].get("managedFields") or ()
+    entries = [entry for entry in managed if not entry.get("subresource")]
+    of_spec = [entry for entry in entries if entry.get("fieldsV1", {}).keys() - _BOOKKEEPING]
+    found: Json = max(of_spec, key=_lateness, default=min(entries, key=_time, default={}))
+    return str(found.get("apiVersion", "")).rpartition("/")[2]
+
+
+def _lateness(entry: Json) -> tuple[str, bool, bool, str]:
+    """Return the sort key of a write of the spec: its time, then its fields.
+
+    Times have whole seconds. Of several writes in one second, the last one manages fields of the
+    spec and kubectl's last-applied-configuration, which contains the version.
+    """
+    fields = entry["fieldsV1"]
+    annotations = fields.get("f:metadata", {}).get("f:annotations", {})
+    inside = (value for key, value in fields.items() if key not in _BOOKKEEPING)
+    return _time(entry), _APPLIED in annotations, any(inside), str(entry.get("apiVersion"))
+
+
+def _time(entry: Json) -> str:
+    return entry.get("time") or ""
+
 
 _log = structlog.get_logger(__name__)
 

@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from operator_runner.core.model import LAST_APPLIED, PART_OF, Json
+from operator_runner.core.model import LAST_APPLIED, PART_OF, Json, is_certainly_older
 from operator_runner.core.object_diff import changed_paths, managed_paths, summarize
-from operator_runner.core.resource_versions import is_certainly_older
 
 _COMPARED = ("labels", "annotations", "ownerReferences", "finalizers")
 """Metadata that a role may have set; the API server maintains the rest."""

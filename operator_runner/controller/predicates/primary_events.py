@@ -18,8 +18,12 @@ from typing import Any
 
 from operator_runner.core.model import LAST_APPLIED, Cause, Json, Trigger, Watch, desired_state
 from operator_runner.core.object_diff import changed_paths, summarize
-from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED, read_overrides
-from operator_runner.reconcile.request_annotations import ANNOTATIONS, requested_change
+from operator_runner.reconcile.annotations import (
+    ANNOTATIONS,
+    ERROR_CHANGED,
+    read_overrides,
+    requested_change,
+)
 
 _MAX_COMPARED_BYTES = 256 * 1024
 """Larger desired states are not compared to name the fields that an edit changed: 50 ms."""

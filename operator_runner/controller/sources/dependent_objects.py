@@ -14,8 +14,15 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from operator_runner.core.model import GVK, LAST_APPLIED, Json, ObjectRef, Watch, uid_of
-from operator_runner.core.resource_versions import is_certainly_older
+from operator_runner.core.model import (
+    GVK,
+    LAST_APPLIED,
+    Json,
+    ObjectRef,
+    Watch,
+    is_certainly_older,
+    uid_of,
+)
 from operator_runner.kube.watch import EventType, MetadataEvent
 
 _log = structlog.get_logger(__name__)

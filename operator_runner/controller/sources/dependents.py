@@ -26,8 +26,16 @@ from operator_runner.controller.sources.pod_causes import EVENT, PodCauses
 from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Trigger, Watch
-from operator_runner.core.resource_versions import is_certainly_older
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    FieldChange,
+    Json,
+    ObjectRef,
+    Trigger,
+    Watch,
+    is_certainly_older,
+)
 from operator_runner.kube.object_readiness import (
     POD_REFUSED,
     DependentsReadiness,

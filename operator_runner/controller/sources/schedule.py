@@ -20,7 +20,7 @@ from operator_runner.core.durations import short_duration
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.core.operator_state import ScheduleEntry
 from operator_runner.core.timetable import TickRecord, Timetable, format_time
-from operator_runner.reconcile.annotation_overrides import clamp_period, read_overrides
+from operator_runner.reconcile.annotations import clamp_period, read_overrides
 
 
 class AnnotatedPeriods:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from operator_runner.controller.predicates.wake_on_fields import WakeOnFields, difference_of
-from operator_runner.core.model import Json, ObjectRef
-from operator_runner.core.resource_versions import may_be_older
+from operator_runner.core.model import Json, ObjectRef, may_be_older
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ import click
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.app.ansible_setup import rundirs_of, variable_names_of
-from operator_runner.config.watches.selection import is_selected
-from operator_runner.config.watches.versions import belongs_to
+from operator_runner.config.watches.selection import belongs_to, is_selected
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.object_diff import ABSENT, ChangeType, ObjectDifference, changed_fields

@@ -15,8 +15,7 @@ from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef, uid_of
-from operator_runner.reconcile.conditions import conditions_by_type, is_suspended, read_conditions
-from operator_runner.reconcile.request_annotations import (
+from operator_runner.reconcile.annotations import (
     REQUEST_ANNOTATION,
     RESET_ANNOTATION,
     SUSPEND_ANNOTATION,
@@ -27,6 +26,7 @@ from operator_runner.reconcile.request_annotations import (
     handled_request,
     suspension,
 )
+from operator_runner.reconcile.conditions import conditions_by_type, is_suspended, read_conditions
 from operator_runner.telemetry.redaction import printable
 from operator_runner.tools.resources.options import DurationType, complete
 from operator_runner.tools.resources.output import EXIT_UNANSWERED, OutputFormat

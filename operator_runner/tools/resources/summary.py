@@ -21,8 +21,8 @@ from operator_runner.core.model import Json, ObjectRef, Trigger, uid_of
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile import drift
+from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
 from operator_runner.reconcile.conditions import conditions_by_type
-from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.record import RUNNING, causes_text
 from operator_runner.tools.run_lines import age, line_of, with_short_paths
 

@@ -20,7 +20,7 @@ from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api, list_pages
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
-from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
+from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import causes_text
 from operator_runner.tools.kubeconfig import Kubeconfig

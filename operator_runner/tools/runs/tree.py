@@ -16,8 +16,8 @@ from operator_runner.core.errors import ApiError, Forbidden, NotFound, Unavailab
 from operator_runner.core.model import GVK, PART_OF, Json, ObjectRef, uid_of
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.reconcile.annotations import PRUNE_ANNOTATION
 from operator_runner.reconcile.conditions import conditions_by_type
-from operator_runner.reconcile.request_annotations import PRUNE_ANNOTATION
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     NameType,

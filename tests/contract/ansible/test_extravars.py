@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operator_runner.ansible.extravars_file import serialize
+from operator_runner.ansible.rundir import serialize_extravars
 from operator_runner.core.model import GVK, RunContent, Watch
 from operator_runner.reconcile.variables import extra_vars
 
@@ -101,7 +101,7 @@ def test_with_mark_unsafe_the_spec_is_unchanged(
     body = {"metadata": {"name": "a"}, "spec": spec}
     file = tmp_path / "extravars"
     # The variables of single fields are those of other tests: here any name may come up.
-    file.write_text(serialize(extra_vars(body, WATCH, cleanup=False, excluded=spec)))
+    file.write_text(serialize_extravars(extra_vars(body, WATCH, cleanup=False, excluded=spec)))
 
     seen = read(file)
 

@@ -15,7 +15,7 @@ import structlog.testing
 
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import Launcher, open_launcher
-from operator_runner.ansible.forkserver import server_process
+from operator_runner.ansible.forkserver import launcher as module
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.patches.registry import ABSENT, PATCHES, Symbol, switchable_names
 from operator_runner.ansible.patches.replacing import replace as replace_symbol
@@ -155,7 +155,7 @@ async def test_a_patch_that_does_not_fit_is_left_out(
 ) -> None:
     """One warning names it; warm runs have the same results."""
     address = "ansible.module_utils._internal._stack:caller_frame"
-    monkeypatch.setattr(server_process, "_PROGRAM", _altered(address))
+    monkeypatch.setattr(module, "_PROGRAM", _altered(address))
     with structlog.testing.capture_logs() as logs:
         record = await place.run()
     (warning,) = (entry for entry in logs if entry["log_level"] == "warning")
@@ -178,7 +178,7 @@ async def test_plays_run_cold_without_a_patch_that_warm_runs_need(
     monkeypatch: pytest.MonkeyPatch, patch: str, address: str, found: str
 ) -> None:
     """Results would differ without it, or nothing is gained: the warning says what does not fit."""
-    monkeypatch.setattr(server_process, "_PROGRAM", _altered(address))
+    monkeypatch.setattr(module, "_PROGRAM", _altered(address))
     with structlog.testing.capture_logs() as logs:
         async with open_launcher("warm", SETTINGS) as launcher:
             assert isinstance(launcher, ColdLauncher)

@@ -14,7 +14,7 @@ from operator_runner.ansible import reserved_names
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import open_launcher
 from operator_runner.ansible.forkserver import launcher
-from operator_runner.ansible.forkserver.server_process import ForkServer
+from operator_runner.ansible.forkserver.launcher import ForkServer
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.core.errors import RunError
 from operator_runner.core.settings import AnsibleSettings

@@ -27,10 +27,9 @@ import structlog.testing
 
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
-from operator_runner.ansible.forkserver import immortal, server_process
+from operator_runner.ansible.forkserver import immortal
 from operator_runner.ansible.forkserver import launcher as warm_launcher
-from operator_runner.ansible.forkserver.launcher import WarmLauncher
-from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
+from operator_runner.ansible.forkserver.launcher import ForkServer, WarmLauncher, start_server
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.model import GVK, ObjectRef, RunContent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings
@@ -174,7 +173,7 @@ async def test_the_log_has_the_reason_why_a_server_exited(
 
     monkeypatch.setattr(warm_launcher, "start_server", recorded)
     # Both servers exit; on a busy machine some time after their sockets have closed.
-    monkeypatch.setattr(server_process, "_EXIT_SECONDS", 180.0)
+    monkeypatch.setattr(warm_launcher, "_EXIT_SECONDS", 180.0)
     with structlog.testing.capture_logs() as logs:
         (first,) = runs.servers()
         first.kill()

@@ -6,8 +6,8 @@ import json
 
 from aiohttp import web
 
+from operator_runner.controller.sources.primary import KopfSession
 from operator_runner.kube.api import Api
-from operator_runner.kube.kopf_session import KopfSession
 from operator_runner.kube.session import Connection, connect
 from tests.contract.kube.scripted import ScriptedServer, stream
 

@@ -15,10 +15,9 @@ import pytest
 import structlog
 from aiohttp import web
 
-from operator_runner.net import connections as module
-from operator_runner.net.connections import Connections, large_share, small_share
+from operator_runner.net import sockets as module
 from operator_runner.net.serving_certificate import server_context
-from operator_runner.net.sockets import Listener
+from operator_runner.net.sockets import Connections, Listener, large_share, small_share
 
 LOOPBACK = "127.0.0.1"
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

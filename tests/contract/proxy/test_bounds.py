@@ -15,7 +15,7 @@ import structlog
 
 from operator_runner.core.json_bounds import MAX_DEPTH, height
 from operator_runner.kube.session import connect
-from operator_runner.net.connections import Connections
+from operator_runner.net.sockets import Connections
 from operator_runner.proxy import server as proxy_module
 from operator_runner.proxy.response_tracker import MAX_BODY_BYTES
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from operator_runner.core.model import GVK, ObjectRef, RunEvent
-from operator_runner.net.connections import Connections
+from operator_runner.net.sockets import Connections
 from operator_runner.telemetry.runs import api, record
 from operator_runner.telemetry.runs.api import OperatorView, RunsApi
 from operator_runner.telemetry.runs.store import RunStore

@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager, nullcontext
 import pytest
 import structlog.testing
 
-from operator_runner.ansible.background_launcher import open_in_background
 from operator_runner.ansible.cold.launcher import ColdLauncher
-from operator_runner.ansible.executor import Launcher
+from operator_runner.ansible.executor import Launcher, open_in_background
 from operator_runner.core.settings import AnsibleSettings
 
 

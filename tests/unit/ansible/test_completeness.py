@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.ansible.completeness import Completeness, partial_by
+from operator_runner.ansible.outcome import Completeness, partial_by
 from operator_runner.core.model import RunEvent
 
 START = "playbook_on_task_start"

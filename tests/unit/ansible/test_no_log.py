@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_runner.ansible.no_log import Censor
+from operator_runner.ansible.executor import Censor
 from operator_runner.core.model import Json
 
 _LINE = 'fatal: [localhost]: FAILED! => {"censored": "hidden", "changed": false}'

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.controller.fair_queue import FairScheduler
+from operator_runner.controller.workqueue import FairScheduler
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.core.settings import Concurrency
 

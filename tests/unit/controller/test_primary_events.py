@@ -22,13 +22,13 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
-from operator_runner.reconcile.drift import has_change
-from operator_runner.reconcile.request_annotations import (
+from operator_runner.reconcile.annotations import (
     DRIFT_ANNOTATION,
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
     SUSPEND_ANNOTATION,
 )
+from operator_runner.reconcile.drift import has_change
 
 FOO = GVK("example.com", "v1", "Foo")
 WATCH = Watch(FOO, RunContent(role=Path("/roles/foo")))

@@ -50,7 +50,7 @@ from operator_runner.core.model import (
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.kube.object_readiness import DependentsReadiness, Readiness, health_of
 from operator_runner.reconcile import conditions, kstatus_conditions
-from operator_runner.reconcile.annotation_overrides import read_overrides
+from operator_runner.reconcile.annotations import read_overrides
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_runner.core.fencing import UNFENCED, WritePermit
-from operator_runner.proxy.fencing import is_session, limited_path, may_act
+from operator_runner.proxy.forwarding import is_session, limited_path, may_act
 from operator_runner.proxy.request_info import RequestInfo
 
 PODS = "/api/v1/namespaces/team/pods"

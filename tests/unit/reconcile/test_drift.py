@@ -21,7 +21,12 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.object_diff import ObjectDifference
-from operator_runner.reconcile.annotation_overrides import ERROR_CHANGED, read_overrides
+from operator_runner.reconcile.annotations import (
+    DRIFT_ANNOTATION,
+    ERROR_CHANGED,
+    read_overrides,
+    requested_change,
+)
 from operator_runner.reconcile.conditions import put_condition
 from operator_runner.reconcile.drift import (
     ONCE,
@@ -33,7 +38,6 @@ from operator_runner.reconcile.drift import (
     policy_of,
 )
 from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.request_annotations import DRIFT_ANNOTATION, requested_change
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 REF = ObjectRef(GVK("apps", "v1", "Deployment"), "default", "web")

@@ -11,14 +11,14 @@ import pytest
 from operator_runner.core.errors import Unavailable
 from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Prune, Trigger, Watch
 from operator_runner.core.object_diff import ObjectDifference
-from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.pruning import PruneFunction, PruneResult
-from operator_runner.reconcile.request_annotations import (
+from operator_runner.reconcile.annotations import (
     DRIFT_ANNOTATION,
     DRIFT_POLICY_CHANGED,
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
 )
+from operator_runner.reconcile.preview import Preview
+from operator_runner.reconcile.pruning import PruneFunction, PruneResult
 from tests.fakes.cluster import FakeCluster
 from tests.unit.reconcile.test_reconciler import PLAIN, REF, SPEC, START, Case, resource
 

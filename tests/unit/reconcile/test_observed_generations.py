@@ -9,7 +9,7 @@ import structlog
 
 from operator_runner.core.errors import Invalid
 from operator_runner.core.model import Json
-from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION
+from operator_runner.reconcile.annotations import SUSPEND_ANNOTATION
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
 from tests.unit.reconcile.test_reconciler import PLAIN, REF, SPEC, START, Case, resource

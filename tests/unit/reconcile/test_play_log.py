@@ -10,7 +10,7 @@ import structlog.testing
 
 from operator_runner.core.model import GVK, ObjectRef, RunEvent, RunOutcome, Stats, TaskFailure
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.reconcile.play_log import PlayLog
+from operator_runner.reconcile.play import PlayLog
 
 REF = ObjectRef(GVK("shop.example.com", "v1", "Web"), "ns", "a")
 TASKS = AnsibleSettings()

@@ -11,9 +11,7 @@ import pytest
 
 from operator_runner.core.errors import Forbidden
 from operator_runner.core.model import Cause, Json, RunOutcome, Stats, Trigger
-from operator_runner.reconcile.conditions import is_suspended, read_conditions
-from operator_runner.reconcile.decide import Ignore, Run, Suspend, decide
-from operator_runner.reconcile.request_annotations import (
+from operator_runner.reconcile.annotations import (
     DRIFT_ANNOTATION,
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
@@ -27,6 +25,8 @@ from operator_runner.reconcile.request_annotations import (
     requested_change,
     suspension,
 )
+from operator_runner.reconcile.conditions import is_suspended, read_conditions
+from operator_runner.reconcile.decide import Ignore, Run, Suspend, decide
 from operator_runner.reconcile.results import Failed, NoRun, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from tests.fakes.cluster import FakeCluster

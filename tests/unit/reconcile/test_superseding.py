@@ -31,10 +31,10 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.settings import AnsibleSettings, BackoffSettings, Concurrency
+from operator_runner.reconcile.annotations import SUSPEND_ANNOTATION, SUSPENDED
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
-from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION, SUSPENDED
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.store import RunStore

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from operator_runner.config.watches.versions import belongs_to, cleans_up, with_watched_versions
+from operator_runner.config.watches.selection import belongs_to, cleans_up, with_watched_versions
 from operator_runner.core.model import GVK, Finalizer, Json, RunContent, Watch
 
 KINDS = [("a.com", "v1", "Web"), ("b.com", "v1", "Web"), ("a.com", "v2", "Web")]

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from operator_runner.core.model import Json
-from operator_runner.reconcile.annotation_overrides import Overrides, read_overrides
+from operator_runner.reconcile.annotations import Overrides, read_overrides
 
 
 def annotated(**values: str) -> Json:

@@ -1,4 +1,4 @@
-"""Run nothing while the annotation of a resource suspends it."""
+"""Hold suspended resources, and answer requested runs: what users ask for by annotations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from dataclasses import dataclass
 
 import structlog
 
-from operator_runner.core.model import Json, ObjectRef
+from operator_runner.core.errors import ApiError
+from operator_runner.core.model import Json, ObjectRef, Trigger
 from operator_runner.reconcile import conditions as base
+from operator_runner.reconcile.annotations import (
+    SUSPEND_ANNOTATION,
+    HandledRequest,
+    RequestResult,
+    annotations_of,
+    pending_request,
+)
+from operator_runner.reconcile.conditions import waiting_text
 from operator_runner.reconcile.decide import Suspend
+from operator_runner.reconcile.metadata_patches import change_metadata
 from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
+from operator_runner.reconcile.protocols import ClusterClient
 from operator_runner.reconcile.report import Reporter
-from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION
-from operator_runner.reconcile.results import NoRun
+from operator_runner.reconcile.results import Failed, NoRun, ReconcileResult, Succeeded, Superseded
 
 _log = structlog.get_logger(__name__)
 
@@ -70,3 +80,34 @@ def _text(ref: ObjectRef, finalizer: str) -> str:
     if finalizer:
         text = f"{text}, and the deletion waits for the finalizer {finalizer}"
     return f"{text}; to resume: {resume}"
+
+
+class RequestObserver(Observer):
+    """Records the end of runs that annotations of resources requested."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        """Take the cluster to write to."""
+        self._cluster = cluster
+
+    async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:
+        """See `Observer`. A superseded run does not count: the next one follows at once."""
+        request = pending_request(annotations_of(run.body))
+        if not request or isinstance(result, Superseded):
+            return
+        answer = _answer_to(request, result, run.run_id)
+        try:
+            await change_metadata(self._cluster, run.ref, run.uid, lambda _: answer.patch())
+        except ApiError as error:
+            # The run itself is reported, and the resource must not be run again for this.
+            _log.warning("Cannot answer the request", request=request, error=str(error))
+
+
+def _answer_to(request: str, result: ReconcileResult, run_id: str) -> HandledRequest:
+    """Return how a requested run has ended."""
+    match result:
+        case Failed(message=message) | NoRun(reason=message, failed=True):
+            return HandledRequest(request, RequestResult.FAILED, message, run_id)
+        case Succeeded(after=after, trigger=Trigger.REQUEUE) if after is not None:
+            return HandledRequest(request, RequestResult.REQUEUED, waiting_text(after), run_id)
+        case _:
+            return HandledRequest(request, RequestResult.SUCCEEDED, "", run_id)

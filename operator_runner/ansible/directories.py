@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import itertools
 import os
 import secrets
@@ -19,6 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TextIO, TypeVar
+from urllib.parse import quote
+
+from operator_runner.core.model import ObjectRef
 
 _Result = TypeVar("_Result")
 
@@ -240,3 +244,28 @@ def open_directory(path: Path, *, create: bool = False) -> Directory:
         with directory:
             directory = directory.below(name, create=create)
     return directory
+
+
+_MAX_CHARACTERS = 255
+"""Of a file's name, on Linux; an encoded name is ASCII."""
+_KEPT_CHARACTERS = 180
+
+
+def resource_dir(base: Path, ref: ObjectRef) -> Path:
+    """Return the directory of a resource below `base`, in the layout of ansible-operator.
+
+    Names of RBAC objects have no limit, and any characters but / and %, also those that mean
+    something in a path: KUBECONFIG is a list of paths with colons, and Ansible expands $HOME. They
+    are encoded with %, so that no other resource has the same directory.
+    """
+    gvk = ref.gvk
+    return base / gvk.group / gvk.version / gvk.kind / ref.namespace / encoded_name(ref.name)
+
+
+def encoded_name(name: str) -> str:
+    """Return the name of the directory of a resource with this name."""
+    encoded = quote(name, safe="", errors="replace")
+    if len(encoded) <= _MAX_CHARACTERS:
+        return encoded
+    digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:32]
+    return f"{encoded[:_KEPT_CHARACTERS]}%_{digest}"
