@@ -17,7 +17,6 @@ from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Forbidden
 from operator_runner.core.fencing import Fence, LeaseTerm
 from operator_runner.core.model import Json, ObjectRef, Watch
-from operator_runner.kube.api import Api
 from operator_runner.kube.operator_condition import Condition, OperatorCondition
 
 _TYPE = "Upgradeable"
@@ -50,11 +49,8 @@ def upgradeable_condition(busy: Sequence[ObjectRef]) -> Condition:
 class OperatorConditionReporter:
     """Keeps the condition Upgradeable False during runs that block upgrades."""
 
-    def __init__(self, condition: OperatorCondition | None, term: LeaseTerm | None = None) -> None:
-        """Take None if OLM did not install this operator: then nothing is written.
-
-        `term` is that of the leader, None without leader election.
-        """
+    def __init__(self, condition: OperatorCondition, term: LeaseTerm | None = None) -> None:
+        """Write to `condition`; `term` is that of the leader, None without leader election."""
         self._condition = condition
         self._term = term
         # In the order in which they began.
@@ -64,13 +60,6 @@ class OperatorConditionReporter:
         self._reported: Condition | None = None
         self._failures = Deduplicator()
 
-    @classmethod
-    def of(
-        cls, api: Api, namespace: str, name: str, term: LeaseTerm | None = None
-    ) -> OperatorConditionReporter:
-        """Report to the OperatorCondition `name`, if any, in the operator's own namespace."""
-        return cls(OperatorCondition(api, namespace, name) if name else None, term)
-
     @asynccontextmanager
     async def guard(self, body: Json, watch: Watch) -> AsyncIterator[None]:
         """Block upgrades inside the block, if `blockUpgrade` of the watch holds for this resource.
@@ -78,7 +67,7 @@ class OperatorConditionReporter:
         The condition is written before the block begins. If that fails, the failure is logged
         and the block begins nevertheless.
         """
-        if self._condition is None or not blocks_upgrade(body, watch):
+        if not blocks_upgrade(body, watch):
             yield
             return
         ref = ObjectRef.of(body)
@@ -98,7 +87,7 @@ class OperatorConditionReporter:
         retry = _MIN_BACKOFF_SECONDS
         while True:
             self._changed.clear()
-            if self._condition is None or await self._report():
+            if await self._report():
                 wait, retry = _RESYNC_SECONDS, _MIN_BACKOFF_SECONDS
             else:
                 wait, retry = retry, min(retry * 2, _MAX_BACKOFF_SECONDS)
@@ -113,7 +102,6 @@ class OperatorConditionReporter:
 
     async def _report(self) -> bool:
         """Write the current condition; return whether that succeeded."""
-        assert self._condition is not None
         try:
             # Serialized; each write has the state at its own time.
             async with asyncio.timeout(_TIMEOUT_SECONDS), self._lock:

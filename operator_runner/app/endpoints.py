@@ -31,8 +31,8 @@ from operator_runner.telemetry.tracing.opening import open_traces
 from operator_runner.telemetry.tracing.run_spans import Traces
 
 
-def open_traces_of(connection: Connection) -> AbstractAsyncContextManager[Traces]:
-    """Open the traces that the environment asks for, with the API server of a connection."""
+def open_traces_of(connection: Connection) -> AbstractAsyncContextManager[Traces | None]:
+    """Open the traces that the environment asks for; None if it asks for none."""
     url = urlsplit(connection.server)
     server: dict[str, str | int] = {"server.address": url.hostname or ""}
     if url.port is not None:

@@ -24,9 +24,9 @@ from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
 from operator_runner.controller.sources.kind_discovery import KindDiscovery, watch_kinds_forever
-from operator_runner.controller.sources.primary import PrimaryWatcher
+from operator_runner.controller.sources.primary import AnnotatedPeriods, PrimaryWatcher
 from operator_runner.controller.sources.references import References
-from operator_runner.controller.sources.schedule import AnnotatedPeriods, Schedules
+from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
@@ -169,7 +169,6 @@ class EventSources:
             fields,
             recovered=failures.recovered,
         )
-        self._annotated_periods = AnnotatedPeriods(handlers.enqueue_after)
         self.schedules = Schedules(watches, timetable, is_selected, handlers.enqueue)
         self.primary = PrimaryWatcher(
             watches,
@@ -186,6 +185,13 @@ class EventSources:
             Sinks(handlers.enqueue, failures.report, self._trigger_handled, failures.recovered),
             fields,
         )
+        self._on_changes = [AnnotatedPeriods(handlers.enqueue_after).on_change]
+        if any(watch.references for watch in watches):
+            self._on_changes.append(self._references.on_change)
+        if any(watch.schedule for watch in watches):
+            self._on_changes.append(self.schedules.on_change)
+        if any(watch.triggers for watch in watches):
+            self._on_changes.append(self._triggers.on_change)
         self.shared_watches = SharedWatches(
             [*self._references.subscriptions(), *self._triggers.subscriptions()],
             self._streams.requested,
@@ -232,10 +238,8 @@ class EventSources:
             self._metrics.resource_gone(ref)
 
     def _on_change(self, ref: ObjectRef, body: Json | None) -> None:
-        self._references.on_change(ref, body)
-        self.schedules.on_change(ref, body)
-        self._annotated_periods.on_change(ref, body)
-        self._triggers.on_change(ref, body)
+        for on_change in self._on_changes:
+            on_change(ref, body)
 
     def _trigger_handled(self, gvk: GVK, object_gvk: GVK, uid: str, resources: int) -> None:
         """Count an event of a trigger object; the owner of its slot does."""

@@ -113,8 +113,8 @@ class Execution:
                 self._namespace,
                 proxy=self.proxy,
                 fences=leadership.fences,
-                may_start=leadership.gate.reports_on,
-                term_of=leadership.gate.term_of_uid,
+                may_start=leadership.owns,
+                term_of=leadership.term_of_uid,
                 slots=slots,
                 enqueue=enqueue,
             )

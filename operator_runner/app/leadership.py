@@ -25,49 +25,34 @@ from operator_runner.telemetry.metrics import Metrics
 
 
 class ShardGate:
-    """Decides by the uid of a resource; without shards this replica may run all of them."""
+    """Decides by the uid of a resource what this replica may do, among others with other shards."""
 
     def __init__(
-        self,
-        sharding: Sharding | None,
-        elector: LeaderElector | None,
-        kinds: Container[GVK],
-        uid: Callable[[ObjectRef], str],
+        self, sharding: Sharding, kinds: Container[GVK], uid: Callable[[ObjectRef], str]
     ) -> None:
         """`kinds` are those of primary resources; `uid` returns that of a known one, else ""."""
         self._sharding = sharding
-        self._elector = elector
         self._kinds = kinds
         self._uid = uid
 
     def term_of(self, ref: ObjectRef) -> LeaseTerm | None:
         """Return the term that covers a resource, or the trigger object of an Event."""
-        if self._sharding is None or ref.gvk in self._kinds:
-            return self.term_of_uid(self._uid(ref))
+        if ref.gvk in self._kinds:
+            return self._sharding.term_of(self._uid(ref))
         return self._sharding.term
-
-    def term_of_uid(self, uid: str) -> LeaseTerm | None:
-        """Return the term that covers the resource with a uid."""
-        if self._sharding is None:
-            return None if self._elector is None else self._elector.term
-        return self._sharding.term_of(uid)
 
     def may_reconcile(self, ref: ObjectRef) -> bool:
         """Return whether this replica reconciles a resource; all do once it is deleted.
 
         Each replica then drops its state.
         """
-        uid = "" if self._sharding is None else self._uid(ref)
-        return self._sharding is None or not uid or self._sharding.is_active(uid)
+        uid = self._uid(ref)
+        return not uid or self._sharding.is_active(uid)
 
     def claim(self, ref: ObjectRef) -> bool:
         """Return whether the current task may reconcile a resource; always once it is deleted."""
-        uid = "" if self._sharding is None else self._uid(ref)
-        return self._sharding is None or not uid or self._sharding.claim(uid)
-
-    def reports_on(self, uid: str) -> bool:
-        """Return whether this replica emits the Events and counts the metrics of an object."""
-        return self._sharding is None or self._sharding.is_active(uid)
+        uid = self._uid(ref)
+        return not uid or self._sharding.claim(uid)
 
 
 _log = structlog.get_logger(__name__)
@@ -123,15 +108,25 @@ class Leadership:
         self._elector = elector
         self._metrics, self._lease = metrics, lease
         self.is_leading = elector is None
-        self.gate = ShardGate(sharding, elector, {watch.gvk for watch in watches}, uid)
-        self.fences = Fences(self.gate.term_of)
+        self.gate: ShardGate | None = None
+        self.fences = Fences() if elector is None else Fences(lambda _: elector.term)
         if sharding is not None:
+            self.gate = ShardGate(sharding, {watch.gvk for watch in watches}, uid)
+            self.fences = Fences(self.gate.term_of)
             metrics.shards.enable()
 
     @property
     def term(self) -> LeaseTerm | None:
         """The term of the Lease; without shards it covers every resource."""
         return None if self._elector is None else self._elector.term
+
+    def term_of_uid(self, uid: str) -> LeaseTerm | None:
+        """Return the term that covers the resource with a uid."""
+        return self.term if self.sharding is None else self.sharding.term_of(uid)
+
+    def owns(self, uid: str) -> bool:
+        """Return whether this replica emits the Events and counts the metrics of an object."""
+        return self.sharding is None or self.sharding.is_active(uid)
 
     async def acquire(self, stop: asyncio.Event) -> bool:
         """Wait until this replica may work; return False if it is to end before."""

@@ -30,7 +30,14 @@ from operator_runner.app.endpoints import (
 )
 from operator_runner.app.event_sources import EventSources, Handlers
 from operator_runner.app.execution import Execution
-from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership, elector_of, sharding_of
+from operator_runner.app.leadership import (
+    LOSSES,
+    RENEWALS,
+    Leadership,
+    ShardGate,
+    elector_of,
+    sharding_of,
+)
 from operator_runner.app.run_once import RunOnce
 from operator_runner.app.signals import Interrupted, take_signals, unless_stopped, until_one_ends
 from operator_runner.config.watches.selection import is_deselected, is_selected
@@ -63,6 +70,7 @@ from operator_runner.core.slot_assignment import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.operator_condition import OperatorCondition
 from operator_runner.kube.session import Connection, connect
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.reconcile.dependencies import Dependencies
@@ -180,7 +188,7 @@ class Operator:
         health: HealthChecks,
         stop: asyncio.Event,
         names: ReservedNamesLoader,
-        traces: Traces,
+        traces: Traces | None,
     ) -> None:
         """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir.
 
@@ -228,9 +236,10 @@ class Operator:
             enqueue=self._enqueue,
             on_listed=self._on_jobs_listed,
         )
-        self._operator_condition = OperatorConditionReporter.of(
-            self._api, connection.namespace, settings.operator_condition, self._leadership.term
-        )
+        self._operator_condition: OperatorConditionReporter | None = None
+        if name := settings.operator_condition:
+            condition = OperatorCondition(self._api, connection.namespace, name)
+            self._operator_condition = OperatorConditionReporter(condition, self._leadership.term)
         self._loop_throttle = LoopThrottle(
             self._dependents.writes.is_recent_echo,
             self._dependents.writes.has_written,
@@ -246,7 +255,7 @@ class Operator:
             self._loop_throttle,
             self._gone,
             reload=settings.reload,
-            claim=self._claim,
+            claim=None if self._gate is None else partial(self._claim, self._gate),
             traces=traces,
         )
         self._conversions = ConversionService(
@@ -287,12 +296,13 @@ class Operator:
         )
 
     def _make_reconcilers(
-        self, names: ReservedNamesLoader, traces: Traces
+        self, names: ReservedNamesLoader, traces: Traces | None
     ) -> dict[GVK, Reconciler]:
         settings = self._settings
         variable_names = variable_names_of(settings, names)
         execution, sharding = self._execution, self._leadership.sharding
-        self._runs.on_record(traces.run_ended)
+        if traces is not None:
+            self._runs.on_record(traces.run_ended)
         previewer = Previewer(execution.proxy, execution.executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
@@ -305,7 +315,7 @@ class Operator:
             is_selected=is_selected,
             is_deselected=is_deselected,
             latest_version=self._primary.version,
-            run_guard=self._operator_condition.guard,
+            run_guard=None if self._operator_condition is None else self._operator_condition.guard,
             on_replaced=self._replaced,
             preview=previewer.preview,
             prune=execution.proxy.prune,
@@ -314,7 +324,7 @@ class Operator:
             claim=(lambda _: True) if sharding is None else sharding.claim,
             records=self._runs,
             slots=self._queue,
-            run_environment=lambda run_id: {**self._role_metrics, **traces.run_environment(run_id)},
+            run_environment=partial(self._run_environment, traces),
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -322,6 +332,9 @@ class Operator:
             watch.gvk: Reconciler(watch, dependencies, settings.ansible, settings.reconcile_period)
             for watch in self._watches
         }
+
+    def _run_environment(self, traces: Traces | None, run_id: str) -> Mapping[str, str]:
+        return self._role_metrics | dict(traces.run_environment(run_id) if traces else {})
 
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
@@ -408,7 +421,8 @@ class Operator:
         yield "loading of Ansible", self._launcher.failed()
         yield "watching", self._watch_primaries()
         yield "readiness", log_readiness(self._watch_readiness)
-        yield "OperatorCondition", self._operator_condition.run()
+        if self._operator_condition is not None:
+            yield "OperatorCondition", self._operator_condition.run()
         yield from self._sources.tasks()
         yield from self._execution.tasks()
         yield from self._leadership.tasks()
@@ -455,7 +469,7 @@ class Operator:
         await self._dependents.stop()
         await end_tasks(working)
         try:
-            if not lost:
+            if not lost and self._operator_condition is not None:
                 await self._operator_condition.report_idle()
         finally:
             await self._leadership.release(self._connection.abort)
@@ -475,12 +489,12 @@ class Operator:
                 self._enqueue(ref, Cause(Trigger.START, "running Job"))
 
     def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:
-        if self._gate.may_reconcile(ref):
+        if self._gate is None or self._gate.may_reconcile(ref):
             self._queue.add(ref, cause)
             self._metrics.queue_added(ref.gvk)
 
     def _enqueue_after(self, ref: ObjectRef, cause: Cause, seconds: float) -> None:
-        if self._gate.may_reconcile(ref):
+        if self._gate is None or self._gate.may_reconcile(ref):
             self._queue.add_after(ref, cause, seconds)
 
     # Shards --------------------------------------------------------------------------
@@ -491,11 +505,11 @@ class Operator:
             await self._cluster.emit(body, event)
 
     def _owns(self, uid: str) -> bool:
-        return self._gate.reports_on(uid)
+        return self._leadership.owns(uid)
 
-    def _claim(self, ref: ObjectRef) -> bool:
+    def _claim(self, gate: ShardGate, ref: ObjectRef) -> bool:
         """Return whether the current task may reconcile a resource, see `ShardGate.claim`."""
-        is_claimed = self._gate.claim(ref)
+        is_claimed = gate.claim(ref)
         if is_claimed:
             self._backoff_handover.restore(ref, self._primary.uid(ref))
         return is_claimed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import structlog
@@ -33,7 +34,7 @@ from operator_runner.reconcile.results import (
     Superseded,
 )
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
-from operator_runner.telemetry.tracing.run_spans import NoTraces, ReconcileTrace, Traces
+from operator_runner.telemetry.tracing.run_spans import ReconcileTrace, Traces
 
 _log = structlog.get_logger(__name__)
 
@@ -63,12 +64,12 @@ class Dispatcher:
         on_deleted: Callable[[ObjectRef], None],
         *,
         reload: bool = False,
-        claim: Callable[[ObjectRef], bool] = lambda _: True,
+        claim: Callable[[ObjectRef], bool] | None = None,
         traces: Traces | None = None,
     ) -> None:
         """`on_deleted` is called for each resource that no longer exists.
 
-        `claim` returns whether the current task may reconcile a resource: with shards, another
+        With shards, `claim` returns whether the current task may reconcile a resource: another
         replica may own it. `traces` has a trace for each reconcile.
 
         With `reload`, resources whose play could not be loaded are not retried: they are in
@@ -81,7 +82,7 @@ class Dispatcher:
         self._on_deleted = on_deleted
         self._reload = reload
         self._claim = claim
-        self._traces = NoTraces() if traces is None else traces
+        self._traces = traces
         self.awaiting_edit: set[ObjectRef] = set()
         self._running: set[asyncio.Task[None]] = set()
         for gvk in reconcilers:
@@ -99,10 +100,11 @@ class Dispatcher:
         """Reconcile a key that is not in the queue; failures are reported as for any other."""
         item = Item(key, (cause,), 0.0)
         _bind(item)
-        with self._traces.reconcile(key, item.causes, item.waited) as trace:
+        with self._tracing(item) as trace:
             _log.info("Reconciling")
             result = await self._reconcile(key, item)
-            trace.end(*_traced(result))
+            if trace is not None:
+                trace.end(*_traced(result))
         return result
 
     async def drain(
@@ -128,7 +130,9 @@ class Dispatcher:
         """Reconcile a key; when a run is superseded, the next one follows at once."""
         item: Item | None = first
         try:
-            if not self._claim(first.key) or await self._throttled(first):
+            if self._claim is not None and not self._claim(first.key):
+                return
+            if await self._throttled(first):
                 return
             while item is not None:
                 result = await self._process(item)
@@ -163,12 +167,20 @@ class Dispatcher:
 
     async def _process(self, item: Item) -> ReconcileResult:
         _bind(item)
-        with self._traces.reconcile(item.key, item.causes, item.waited) as trace:
-            result = await self._process_traced(item, trace)
-            trace.end(*_traced(result))
+        with self._tracing(item) as trace:
+            result = await self._process_traced(item, None if trace is None else trace.exemplar)
+            if trace is not None:
+                trace.end(*_traced(result))
         return result
 
-    async def _process_traced(self, item: Item, trace: ReconcileTrace) -> ReconcileResult:
+    def _tracing(self, item: Item) -> AbstractContextManager[ReconcileTrace | None]:
+        if self._traces is None:
+            return nullcontext()
+        return self._traces.reconcile(item.key, item.causes, item.waited)
+
+    async def _process_traced(
+        self, item: Item, exemplar: Mapping[str, str] | None
+    ) -> ReconcileResult:
         key, gvk = item.key, item.key.gvk
         self.awaiting_edit.discard(key)
         _log.info("Reconciling", waited=round(item.waited, 3))
@@ -185,14 +197,14 @@ class Dispatcher:
             status = self._settle(key, result)
         finally:
             seconds = asyncio.get_running_loop().time() - began
-            self._metrics.reconcile_finished(gvk, status, seconds, trace.exemplar)
+            self._metrics.reconcile_finished(gvk, status, seconds, exemplar)
             self._metrics.queue_worked(gvk, seconds)
             self._loop_throttle.run_ended(
                 key, began + seconds, seconds=seconds, annotated=annotated
             )
         outcome = _OUTCOMES.get(type(result))
         if outcome is not None:
-            times = RunTimes(item.waited, seconds, trace.exemplar)
+            times = RunTimes(item.waited, seconds, exemplar)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
         if outcome != "superseded" and result != Aborted():
             self._metrics.record_result(key, failed=outcome == "failed")

@@ -38,10 +38,10 @@ class Dependencies:
     """Return whether they no longer match a resource that has been run."""
     latest_version: Callable[[ObjectRef], str]
     """Return the newest resourceVersion seen in events, empty if none; it saves a GET."""
-    run_guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]]
-    """Entered around each run, with the resource as it was when the run began."""
     on_replaced: Callable[[ObjectRef], None]
     """Called when a new resource has the name of a deleted one."""
+    run_guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]] | None = None
+    """Entered around each run, with the resource as it was when the run began."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     """The wall clock, for schedules."""
     preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -373,7 +373,7 @@ class RecordObserver(Observer):
         """See `Observer`."""
         self._records.started(run.ref, run.uid, run.run_id, tuple(run.causes))
         try:
-            async with self._guard(run.body, run.watch):
+            async with self._guard(run.body, run.watch) if self._guard else nullcontext():
                 yield lambda event: self._records.on_event(run.run_id, event)
         finally:
             self._records.ended(run.run_id, run.outcome, run.artifacts)

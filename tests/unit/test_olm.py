@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
-from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
+from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.operator_condition import Condition, with_condition
-from operator_runner.olm import OperatorConditionReporter, upgradeable_condition
+from operator_runner.olm import upgradeable_condition
 
 DB = GVK("example.com", "v1", "Db")
 GOOD = upgradeable_condition(())
@@ -70,16 +67,3 @@ def test_duplicate_conditions_are_removed() -> None:
     twice = [condition(GOOD, THEN), condition(upgradeable_condition([db("a")]), NOW)]
 
     assert with_condition(twice, GOOD, NOW) == [condition(GOOD, THEN)]
-
-
-async def test_without_olm_nothing_is_guarded() -> None:
-    """Without an OperatorCondition, runs that block upgrades are started as usual."""
-    watch = replace(Watch(DB, RunContent(role=Path("/roles/db"))), block_upgrade="`true`")
-    body = {"metadata": {"name": "a", "namespace": "shop"}, "apiVersion": "v1", "kind": "Db"}
-    upgrades, ran = OperatorConditionReporter(None), False
-
-    async with upgrades.guard(body, watch):
-        ran = True
-    await upgrades.report_idle()
-
-    assert ran

@@ -89,6 +89,11 @@ class WakeOnFields:
         self._errors: OrderedDict[tuple[ObjectRef, str], tuple[str, str]] = OrderedDict()
         """Uid and error of the expressions that fail for an object, the oldest first."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no watch has chosen any."""
+        return not self._by_watch
+
     def has_kind(self, gvk: GVK) -> bool:
         """Return whether any watch has chosen fields of a kind."""
         return gvk in self._by_kind

@@ -148,9 +148,10 @@ class Dependents:
         self._run_seconds: dict[ObjectRef, float] = {}
         """How long the last run of each owner has taken."""
         self._fields = fields
-        self._wake_on_changes = WakeOnChanges(self._fields)
+        self._wake_on = None if fields.is_empty else WakeOnChanges(fields)
         self.writes = OwnWrites()
         self.objects = DependentObjects(watches)
+        self._keeps_objects = self.objects.is_used
 
     # Reports of the proxy ------------------------------------------------------------
 
@@ -173,9 +174,10 @@ class Dependents:
             return
         entry = self._objects.setdefault(dependent, _Dependent())
         entry.owners.add(owner)
-        if body is not None:
+        if body is not None and self._keeps_objects:
             self.objects.on_response(owner, dependent, body)
-            self._wake_on_changes.on_response(owner, dependent, body)
+        if body is not None and self._wake_on is not None:
+            self._wake_on.on_response(owner, dependent, body)
         answered = metadata.get("resourceVersion", "")
         entry.fresh, entry.answered = not entry.has_shown(answered), answered
         self._judge(entry, dependent, answered, health)
@@ -311,7 +313,8 @@ class Dependents:
         """Defer the events of an owner during its run, until all its own writes are known."""
         self._running[owner] = []
         self.writes.begin(owner)
-        self._wake_on_changes.run_started(owner)
+        if self._wake_on is not None:
+            self._wake_on.run_started(owner)
         self._debouncer.run_started(owner)
         began = asyncio.get_running_loop().time()
         try:
@@ -345,7 +348,8 @@ class Dependents:
         for owner in owners:
             self.writes.forget(owner)
             self.objects.forget(owner)
-            self._wake_on_changes.forget(owner)
+            if self._wake_on is not None:
+                self._wake_on.forget(owner)
             self._debouncer.forget(owner)
             self._unready.pop(owner, None)
             for ref in self._waited_for.pop(owner, ()):
@@ -370,7 +374,7 @@ class Dependents:
         if gvk == EVENT:
             return Extraction(refusal_of, whole=True, field_selector=f"reason={POD_REFUSED}")
         has_fields = self._fields.has_kind(gvk)
-        if not has_fields and not (has_status and self.objects.is_used):
+        if not has_fields and not (has_status and self._keeps_objects):
             return None
         return Extraction(self._extract, whole=True)
 
@@ -411,7 +415,8 @@ class Dependents:
 
     def _hold_or_process(self, ref: ObjectRef, entry: _Dependent, event: MetadataEvent) -> None:
         # A status that is evaluated at the end of a run has the newest objects.
-        self.objects.on_event(ref, event)
+        if self._keeps_objects:
+            self.objects.on_event(ref, event)
         if event.health is not None:
             version = event.body["metadata"].get("resourceVersion", "")
             self._judge(entry, ref, version, event.health)
@@ -445,8 +450,9 @@ class Dependents:
             entry.version, entry.readiness, entry.read_behind = None, Readiness.UNKNOWN, False
             self._judge(entry, ref, entry.newest, _NO_HEALTH)
             self._note_readiness(entry, ref)
-            for owner in entry.owners:
-                self._wake_on_changes.removed(owner, ref)
+            if self._wake_on is not None:
+                for owner in entry.owners:
+                    self._wake_on.removed(owner, ref)
             self._wake(entry, ref, "" if own else "deleted")
             return ()
         new, old = Version.of(event.body["metadata"]), entry.version
@@ -488,12 +494,12 @@ class Dependents:
     def _changed_fields(
         self, entry: _Dependent, owner: ObjectRef, ref: ObjectRef, event: MetadataEvent
     ) -> str:
-        if not isinstance(event.extracted, ObjectExtract):
+        if self._wake_on is None or not isinstance(event.extracted, ObjectExtract):
             return ""
         version = event.body["metadata"].get("resourceVersion", "")
         own_write = version in entry.own_writes
         values = event.extracted.values
-        return self._wake_on_changes.change(owner, ref, version, values, own_write=own_write)
+        return self._wake_on.change(owner, ref, version, values, own_write=own_write)
 
 
 def _is_watched(owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -36,12 +37,14 @@ from operator_runner.controller.sources.own_writes import LastSeen
 from operator_runner.controller.sources.watch_retry import MissedDeletions
 from operator_runner.core import json_bounds
 from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.durations import short_duration
 from operator_runner.core.errors import Expired, NotFound
 from operator_runner.core.imports import without_package
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.kube.api import is_watch
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.session import Connection, split_lines
+from operator_runner.reconcile.annotations import clamp_period, read_overrides
 
 # kopf takes its objects too, which there are none of here: it imports pydantic, 5 MiB.
 with without_package("kubernetes.client"):
@@ -330,6 +333,34 @@ def _raise_failure(task: asyncio.Task[None]) -> None:
         if status == _GONE:
             raise Expired(f"list continue token expired: {error}") from error
         raise
+
+
+class AnnotatedPeriods:
+    """Enqueues resources whose annotation reconcile-period changes.
+
+    Otherwise their next run would read it, which may be hours away. A run that is due earlier
+    stays: a period that gets longer, or is removed, takes effect after that run.
+    """
+
+    def __init__(self, enqueue_after: Callable[[ObjectRef, Cause, float], None]) -> None:
+        """`enqueue_after` takes a delay in seconds; it keeps a run that is due earlier."""
+        self._enqueue_after = enqueue_after
+        self._periods: dict[ObjectRef, timedelta] = {}
+
+    def on_change(self, ref: ObjectRef, body: Json | None) -> None:
+        """Compare the period of a resource with its last one; None for a deleted resource.
+
+        The first run of a new resource, which follows, replaces the one that is scheduled here.
+        """
+        before = self._periods.pop(ref, None)
+        period = None if body is None else read_overrides(body).period
+        if period is None:
+            return
+        self._periods[ref] = period
+        if period and period != before:
+            clamped = clamp_period(period)
+            cause = Cause(Trigger.PERIOD, short_duration(clamped))
+            self._enqueue_after(ref, cause, clamped.total_seconds())
 
 
 def _settings() -> kopf.OperatorSettings:

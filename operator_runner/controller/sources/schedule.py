@@ -1,11 +1,7 @@
-"""Enqueue resources at the ticks of their schedules, and when their annotated period changes.
+"""Enqueue resources at the ticks of their schedules.
 
 The reconcile decides which tick is due, by the wall clock; this only wakes it. The loop never
 sleeps for long, so that a clock that was set is noticed.
-
-Without the change of the annotation reconcile-period the next run would read it, which may be hours
-away. A run that is due earlier stays: a period that gets longer, or is removed, takes effect after
-that run.
 """
 
 from __future__ import annotations
@@ -14,38 +10,11 @@ import asyncio
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from operator_runner.core.durations import short_duration
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.core.operator_state import ScheduleEntry
 from operator_runner.core.timetable import TickRecord, Timetable, format_time
-from operator_runner.reconcile.annotations import clamp_period, read_overrides
-
-
-class AnnotatedPeriods:
-    """Remembers the periods of the resources that have the annotation."""
-
-    def __init__(self, enqueue_after: Callable[[ObjectRef, Cause, float], None]) -> None:
-        """`enqueue_after` takes a delay in seconds; it keeps a run that is due earlier."""
-        self._enqueue_after = enqueue_after
-        self._periods: dict[ObjectRef, timedelta] = {}
-
-    def on_change(self, ref: ObjectRef, body: Json | None) -> None:
-        """Compare the period of a resource with its last one; None for a deleted resource.
-
-        The first run of a new resource, which follows, replaces the one that is scheduled here.
-        """
-        before = self._periods.pop(ref, None)
-        period = None if body is None else read_overrides(body).period
-        if period is None:
-            return
-        self._periods[ref] = period
-        if period and period != before:
-            clamped = clamp_period(period)
-            cause = Cause(Trigger.PERIOD, short_duration(clamped))
-            self._enqueue_after(ref, cause, clamped.total_seconds())
-
 
 _MAX_SLEEP_SECONDS = 30.0
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.telemetry.tracing.run_spans import Attributes, NoTraces, PathParser, Traces
+from operator_runner.telemetry.tracing.run_spans import Attributes, PathParser, Traces
 
 if TYPE_CHECKING:
     from operator_runner.telemetry.tracing.provider import OpenTelemetryTraces
@@ -60,9 +60,10 @@ _DISABLED = "Traces are disabled"
 @asynccontextmanager
 async def open_traces(
     environ: Mapping[str, str], defaults: Mapping[str, str], parse: PathParser, server: Attributes
-) -> AsyncIterator[Traces]:
+) -> AsyncIterator[Traces | None]:
     """Export traces as long as the block lasts; at its end, send what is left for some seconds.
 
+    Yields None if the environment asks for none, or for what cannot be used.
     `defaults` are attributes of the resource that the environment may replace, `parse` parses paths
     of requests, and `server` are attributes of requests. Settings that cannot be used are a
     warning: variables may have been injected for all Pods of a cluster.
@@ -74,7 +75,7 @@ async def open_traces(
         names = ()
     traces = await asyncio.to_thread(_open, names, defaults, parse, server) if names else None
     if traces is None:
-        yield NoTraces()
+        yield None
         return
     _log.info("Exporting traces", exporters=list(names))
     try:

@@ -3,14 +3,14 @@
 Names of attributes are those of its semantic conventions, of the collector's receiver of Kubernetes
 events (`k8s.object.*`) and of Ansible's callback plugin `opentelemetry` (`ansible.task.*`). Of
 requests there is only a template of the path: a path may have the name of a Secret. The interface
-of traces is here too, with its implementation without traces.
+of traces is here too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeAlias
@@ -48,33 +48,6 @@ class Traces(Protocol):
 
     def run_ended(self, document: Json) -> None:
         """End the span of that run, and add what its record has."""
-
-
-class _NoTrace:
-    """See `ReconcileTrace`."""
-
-    exemplar: Mapping[str, str] | None = None
-
-    def end(self, result: str, error: str | None = None) -> None:
-        """See `ReconcileTrace`."""
-
-
-class NoTraces:
-    """Records nothing; see `Traces`."""
-
-    @contextmanager
-    def reconcile(
-        self, _ref: ObjectRef, _causes: Sequence[Cause], _waited: float
-    ) -> Iterator[ReconcileTrace]:
-        """See `Traces`."""
-        yield _NoTrace()
-
-    def run_environment(self, _run_id: str) -> Mapping[str, str]:
-        """See `Traces`."""
-        return {}
-
-    def run_ended(self, _document: Json) -> None:
-        """See `Traces`."""
 
 
 Attributes: TypeAlias = Mapping[str, str | int | Sequence[str]]

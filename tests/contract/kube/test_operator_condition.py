@@ -76,7 +76,7 @@ def _cluster(file: Path) -> Json:
 @pytest.fixture
 def upgrades(account: Connection, kubectl: Kubectl) -> OperatorConditionReporter:
     """Report as the operator does."""
-    return OperatorConditionReporter.of(Api(account), kubectl.namespace, NAME)
+    return OperatorConditionReporter(OperatorCondition(Api(account), kubectl.namespace, NAME))
 
 
 def make(kubectl: Kubectl, **spec: object) -> None:
@@ -124,7 +124,9 @@ async def test_a_former_leader_does_not_write_the_condition(
     """It could permit an upgrade during a critical run of the replica that leads now."""
     make(kubectl)
     term = held_term(clock := Clock())
-    upgrades = OperatorConditionReporter.of(Api(account), kubectl.namespace, NAME, term)
+    upgrades = OperatorConditionReporter(
+        OperatorCondition(Api(account), kubectl.namespace, NAME), term
+    )
     async with working(upgrades):
         await status(kubectl, "True")
         clock.now += 10
@@ -239,16 +241,3 @@ async def test_the_end_of_the_operator_unblocks_upgrades(
     await upgrades.report_idle()
 
     assert condition_of(kubectl, NAME)["status"] == "True"
-
-
-async def test_without_olm_no_request_is_sent(account: Connection, kubectl: Kubectl) -> None:
-    """An operator that was deployed by kustomize has no OperatorCondition."""
-    requests: list[str] = []
-    account.on_response(lambda _status, method, _host: requests.append(method))
-    upgrades = OperatorConditionReporter.of(Api(account), kubectl.namespace, "")
-
-    async with working(upgrades), upgrades.guard(db(), WATCH):
-        pass
-    await upgrades.report_idle()
-
-    assert requests == []

@@ -30,7 +30,8 @@ def receiving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield found
 
 
-def reconcile(traces: Traces) -> None:
+def reconcile(traces: Traces | None) -> None:
+    assert traces is not None
     with traces.reconcile(REF, (Cause(Trigger.SPEC),), 0.1) as trace:
         trace.end("succeeded")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.controller.sources.schedule import AnnotatedPeriods
+from operator_runner.controller.sources.primary import AnnotatedPeriods
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")

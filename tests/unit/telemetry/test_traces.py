@@ -35,7 +35,6 @@ from operator_runner.telemetry.metrics import Metrics, RunTimes
 from operator_runner.telemetry.runs.store import RunStore
 from operator_runner.telemetry.tracing.opening import exporters_of, open_traces
 from operator_runner.telemetry.tracing.provider import OpenTelemetryTraces
-from operator_runner.telemetry.tracing.run_spans import NoTraces
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 REF = ObjectRef(GVK("example.com", "v1", "Page"), "default", "home")
@@ -401,7 +400,7 @@ async def test_what_is_not_supported_turns_traces_off(environ: dict[str, str]) -
         exporters_of(environ)
     with structlog.testing.capture_logs() as lines:
         async with open_traces(environ, {}, RequestInfo.parse, {}) as traces:
-            assert isinstance(traces, NoTraces)
+            assert traces is None
     assert [line["event"] for line in lines] == ["Traces are disabled"]
 
 
@@ -413,7 +412,7 @@ async def test_missing_packages_turn_traces_off(monkeypatch: pytest.MonkeyPatch)
         async with open_traces(
             {"OTEL_TRACES_EXPORTER": "otlp"}, {}, RequestInfo.parse, {}
         ) as traces:
-            assert isinstance(traces, NoTraces)
+            assert traces is None
     [line] = lines
     assert "pip install '.[otel]' in the repository of operator-runner" in line["hint"]
 
