@@ -1,5 +1,7 @@
 """Count the files and functions of the package that one edit runs, in the operator's process.
 
+What the operator runs in a minute without an edit is left out.
+
 python -m bench.edit_files: a list of the functions of each file, and the figures.
 """
 
@@ -12,7 +14,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -25,6 +27,8 @@ PACKAGE = Path(operator_runner.__file__).parent
 _RUNS = 3
 """Runs before the counted edit: caches are filled then."""
 _TARGET = 60
+_IDLE_SECONDS = 60.0
+"""Time without an edit, for what the operator does all the time."""
 _REST_SECONDS = 3.0
 """Time for what follows the report of a run."""
 
@@ -47,7 +51,9 @@ class _Recording:
 
     def _toggle(self, *_: object) -> None:
         self._is_on = not self._is_on
-        if not self._is_on:
+        if self._is_on:
+            self._seen.clear()
+        else:
             written = self._target.with_suffix(".new")
             written.write_text(json.dumps(sorted(self._seen)))
             written.rename(self._target)
@@ -64,20 +70,35 @@ def files_of_an_edit(environment: BenchEnvironment) -> Mapping[str, list[str]]:
     )
     program.chmod(0o755)
     with environment.site(Setup(THREE, program=program)) as site:
+
+        def recorded(act: Callable[[], None]) -> set[tuple[str, str]]:
+            found.unlink(missing_ok=True)
+            os.kill(site.operator.pid, signal.SIGUSR2)
+            act()
+            os.kill(site.operator.pid, signal.SIGUSR2)
+            wait_until(found.exists, "the functions are written", 60)
+            return {(file, name) for file, name in json.loads(found.read_text())}
+
+        def edit(size: int) -> None:
+            site.api.merge(THREE, site.namespace, "a", {"spec": {"size": size}})
+
+        def edit_and_wait() -> None:
+            edit(_RUNS)
+            # No metrics are requested meanwhile: they are not part of the edit.
+            site.api.until(THREE, site.namespace, {"a"}, _is_current, 60)
+            time.sleep(_REST_SECONDS)
+
         environment.api.create(THREE, site.namespace, "a", {"size": 0})
-        for runs in range(1, _RUNS + 1):
+        for runs in range(1, _RUNS):
             site.wait_for_end(runs)
             site.wait_for_quiet()
-            if runs == _RUNS:
-                os.kill(site.operator.pid, signal.SIGUSR2)
-            site.api.merge(THREE, site.namespace, "a", {"spec": {"size": runs}})
-        # No metrics are requested meanwhile: they are not part of the edit.
-        site.api.until(THREE, site.namespace, {"a"}, _is_current, 60)
-        time.sleep(_REST_SECONDS)
-        os.kill(site.operator.pid, signal.SIGUSR2)
-        wait_until(found.exists, "the functions are written", 60)
+            edit(runs)
+        site.wait_for_end(_RUNS)
+        site.wait_for_quiet()
+        idle = recorded(lambda: time.sleep(_IDLE_SECONDS))
+        of_edit = recorded(edit_and_wait) - idle
     functions: defaultdict[str, list[str]] = defaultdict(list)
-    for file, name in json.loads(found.read_text()):
+    for file, name in sorted(of_edit):
         functions[file].append(name)
     return functions
 

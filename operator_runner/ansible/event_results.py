@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 
 VARIABLE = "MAX_EVENT_RES"
 """Environment variable of ansible-runner: characters of a result in an event."""

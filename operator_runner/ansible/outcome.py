@@ -25,8 +25,7 @@ from operator_runner.core.model import (
     Stats,
     TaskFailure,
 )
-from operator_runner.core.truncation import truncated
-from operator_runner.telemetry.redaction import without_colours
+from operator_runner.core.texts import truncated, without_colours
 
 # ansible-operator reports the recap of this host only; its inventory has no other.
 _HOST = "localhost"

@@ -135,6 +135,11 @@ def uid_of(body: Mapping[str, Any]) -> str:
     return str(body["metadata"].get("uid") or "")
 
 
+def generation_of(body: Json) -> int:
+    """Return the generation of a resource, 0 if its kind has no generations."""
+    return int(body["metadata"].get("generation") or 0)
+
+
 def desired_state(body: Mapping[str, Any]) -> Json:
     """Return the fields of an object that users write: `spec`, or `data`, `rules`, `subsets` ...
 

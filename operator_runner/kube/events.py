@@ -18,7 +18,7 @@ from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import ANNOTATION_DOMAIN, EventSpec, Json
 from operator_runner.core.object_names import SUBDOMAIN_PATTERN
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.credentials import is_in_pod
 

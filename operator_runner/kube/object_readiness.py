@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 
 
 class Readiness(StrEnum):

@@ -17,8 +17,7 @@ from typing import Any
 
 from operator_runner.core.model import LAST_APPLIED, PART_OF, FieldChange, Json, ObjectRef
 from operator_runner.core.object_diff import ABSENT, changed_fields, is_cut
-from operator_runner.core.truncation import truncated
-from operator_runner.telemetry.redaction import redact
+from operator_runner.core.texts import redact, truncated
 
 MAX_CHANGES = 32
 """Maximum fields of one write, and of one run, that are recorded."""

@@ -28,11 +28,15 @@ from operator_runner.core.json_bounds import Pruner
 from operator_runner.core.model import RunApiRequest
 from operator_runner.kube.api import Api, is_watch
 from operator_runner.kube.credentials import is_impersonation
-from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import bodies, tunnel
-from operator_runner.proxy.bodies import request_headers, response_headers, upgrade_of
+from operator_runner.proxy.bodies import (
+    DecodingError,
+    request_headers,
+    response_headers,
+    upgrade_of,
+)
 from operator_runner.proxy.dry_run.forwarding import DryRunForwarder
 from operator_runner.proxy.ownership_enforcement import (
     Admission,

@@ -19,10 +19,10 @@ import structlog
 
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.model import FORMER_OWNER, GVK, NOT_OWNED, PART_OF, Json, Ownership
-from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy import bodies
 from operator_runner.proxy.applyset import RunMembers, forges_label
+from operator_runner.proxy.bodies import decode_json
 from operator_runner.proxy.managed_fields import taken_over
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import (

@@ -20,8 +20,8 @@ from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json
 from operator_runner.kube.api import is_watch
-from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
+from operator_runner.proxy.bodies import decode_json
 from operator_runner.proxy.request_info import (
     ANY,
     OWN,

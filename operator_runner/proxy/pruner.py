@@ -13,7 +13,7 @@ import structlog
 from operator_runner import __version__
 from operator_runner.core.errors import ApiError, Conflict, Fenced, NotFound
 from operator_runner.core.fencing import Fence
-from operator_runner.core.model import GVK, PART_OF, Json, ObjectRef, Prune
+from operator_runner.core.model import GVK, PART_OF, Json, ObjectRef, Prune, generation_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.proxy import applyset
@@ -23,7 +23,6 @@ from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner, uid_in
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.reconcile.pruning import PruneResult
-from operator_runner.reconcile.status import generation_of
 
 _log = structlog.get_logger(__name__)
 _ATTEMPTS = 3

@@ -27,7 +27,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import GVK, Json, ObjectRef, Prune, Watch
 from operator_runner.core.settings import Address
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection

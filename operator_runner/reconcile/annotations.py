@@ -24,7 +24,7 @@ from datetime import timedelta
 
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import ANNOTATION_DOMAIN, APPLYSET_DOMAIN, Drift, Json
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 
 SUSPEND_ANNOTATION = f"{ANNOTATION_DOMAIN}/suspend"
 """`true`, or `cancel` to end the current run too."""

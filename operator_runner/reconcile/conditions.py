@@ -15,7 +15,7 @@ from typing import Any
 
 from operator_runner.core.durations import format_duration
 from operator_runner.core.model import FORMER_OWNER, Json, RunOutcome, TaskFailure
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 
 _MAX_MESSAGE_BYTES = 32768
 """Maximum length of the message of a metav1.Condition."""

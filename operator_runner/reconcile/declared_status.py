@@ -22,7 +22,7 @@ from operator_runner.core.model import (
     Stats,
     TaskFailure,
 )
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 from operator_runner.reconcile.conditions import (
     failure_line,
     observed,

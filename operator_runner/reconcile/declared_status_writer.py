@@ -27,8 +27,8 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.object_diff import replacing_patch
+from operator_runner.core.texts import truncated
 from operator_runner.core.timetable import LAST_FIELD, NEXT_FIELD
-from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status import (
     EvaluatedStatus,

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Trigger, Watch
+from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Trigger, Watch, generation_of
 from operator_runner.core.object_diff import ObjectDifference, summarize
 from operator_runner.core.operator_state import DriftEntry
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 from operator_runner.reconcile.annotations import (
     DRIFT_ANNOTATION,
     DRIFT_POLICY_CHANGED,
@@ -34,7 +34,7 @@ from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.results import Failed, NoRun, ReconcileResult, Succeeded
-from operator_runner.reconcile.status import StatusWriter, generation_of
+from operator_runner.reconcile.status import StatusWriter
 
 _log = structlog.get_logger(__name__)
 DRIFTED = "Drifted"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 from operator_runner.reconcile.conditions import new_condition, put_condition
 from operator_runner.reconcile.observer import REPORTS, Observer, Phase, ReconcileState, ResourceRun
 

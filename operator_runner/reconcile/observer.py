@@ -23,12 +23,12 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
     describe,
+    generation_of,
     uid_of,
 )
 from operator_runner.reconcile.annotations import Overrides
 from operator_runner.reconcile.decide import Action, Run, RunDeselection
 from operator_runner.reconcile.results import ReconcileResult
-from operator_runner.reconcile.status import generation_of
 
 EventHandler: TypeAlias = Callable[[RunEvent], None]
 _NO_OVERRIDES = Overrides()

@@ -29,14 +29,13 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated, without_colours
 from operator_runner.reconcile.annotations import HANDLED_ANNOTATION, annotations_of
 from operator_runner.reconcile.conditions import awaiting_deletion
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.observer import EventHandler, Observer, ResourceRun
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 from operator_runner.telemetry import output_thread
-from operator_runner.telemetry.redaction import without_colours
 
 _log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ import structlog
 
 from operator_runner.core.errors import ApiError, Fenced
 from operator_runner.core.model import EventSpec, ObjectRef, Prune, RunOutcome, Watch
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 from operator_runner.reconcile.observer import Observer, ResourceRun
 from operator_runner.reconcile.results import ReconcileResult
 

@@ -22,6 +22,7 @@ from operator_runner.core.model import (
     RunOutcome,
     Trigger,
     Watch,
+    generation_of,
     may_be_older,
     uid_of,
 )
@@ -57,7 +58,6 @@ from operator_runner.reconcile.results import (
     Succeeded,
     Superseded,
 )
-from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
 
 _log = structlog.get_logger(__name__)

@@ -17,6 +17,7 @@ from operator_runner.core.model import (
     Stats,
     Trigger,
     Watch,
+    generation_of,
     uid_of,
 )
 from operator_runner.kube.object_readiness import is_change
@@ -25,7 +26,7 @@ from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status_writer import DeclaredStatusWriter
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.observer import REPORTS, Observer, Phase, ResourceRun
-from operator_runner.reconcile.status import StatusWriter, generation_of
+from operator_runner.reconcile.status import StatusWriter
 
 _log = structlog.get_logger(__name__)
 _EVENT_MESSAGE_BYTES = 300

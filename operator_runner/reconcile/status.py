@@ -157,8 +157,3 @@ def status_of(body: Json) -> Json:
     """Return the status of a resource, empty if it is missing or invalid."""
     status = body.get("status")
     return status if isinstance(status, dict) else {}
-
-
-def generation_of(body: Json) -> int:
-    """Return the generation of a resource, 0 if its kind has no generations."""
-    return int(body["metadata"].get("generation") or 0)

@@ -22,8 +22,8 @@ from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, plai
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from operator_runner.core.errors import ConfigError, OperatorRunnerError
+from operator_runner.core.texts import printable, redact
 from operator_runner.telemetry import output_thread
-from operator_runner.telemetry.redaction import printable, redact
 
 _OWN_KEYS = frozenset(
     {

@@ -19,8 +19,7 @@ from typing import TextIO
 
 import structlog
 
-from operator_runner.core.truncation import truncated
-from operator_runner.telemetry.redaction import printable, redact, without_colours
+from operator_runner.core.texts import printable, redact, truncated, without_colours
 
 _log = structlog.get_logger(__name__)
 

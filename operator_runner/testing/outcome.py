@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from operator_runner.core.truncation import shortened
+from operator_runner.core.texts import shortened
 
 Json = dict[str, Any]
 

@@ -15,9 +15,16 @@ from operator_runner.conversion.converter import ConversionError, Converter
 from operator_runner.conversion.server import InvalidReview, Review
 from operator_runner.core.model import GVK, Conversion, Json, ObjectRef
 from operator_runner.core.timetable import Cron, TickRecord, Timetable, parse_zone
-from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml, encode_json
 from operator_runner.proxy import bodies, protobuf
-from operator_runner.proxy.bodies import request_headers, response_headers, upgrade_of
+from operator_runner.proxy.bodies import (
+    DecodingError,
+    decode_json,
+    decode_yaml,
+    encode_json,
+    request_headers,
+    response_headers,
+    upgrade_of,
+)
 from operator_runner.proxy.ownership import MetadataPatch, Owner, patch_for_create
 from operator_runner.proxy.request_info import (
     RequestAttributes,

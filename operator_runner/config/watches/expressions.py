@@ -11,7 +11,7 @@ from jmespath import exceptions, functions, lexer
 
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import Json
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 
 
 class _Functions(functions.Functions):

@@ -11,8 +11,8 @@ from operator_runner.config.watches import expressions
 from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, Schedule, Watch
+from operator_runner.core.texts import truncated
 from operator_runner.core.timetable import Cron, Timetable, parse_zone
-from operator_runner.core.truncation import truncated
 
 _UTC = ZoneInfo("UTC")
 _MAX_ERROR_BYTES = 1024

@@ -16,7 +16,7 @@ from typing import Any
 from operator_runner.config.watches import expressions
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch, uid_of
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from operator_runner.controller.sources.dependent_objects import DependentObject
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.pod_causes import EVENT, PodCauses
 from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
-from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import (
     GVK,
@@ -45,7 +44,7 @@ from operator_runner.kube.object_readiness import (
     readiness_of,
     refusal_of,
 )
-from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
+from operator_runner.kube.watch import EventType, Extraction, MetadataEvent, watch_forever
 
 _OWN_WRITES = 64
 """Maximum resourceVersions of own writes kept per object; a run makes fewer."""

@@ -14,7 +14,7 @@ import structlog
 from operator_runner.controller.predicates.wake_on_fields import ExpressionPlace, FailedExpression
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
 from operator_runner.core.slot_assignment import slot_of
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 
 _log = structlog.get_logger(__name__)

@@ -13,11 +13,10 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.object_readiness import POD_CAUSES, POD_REFUSED, Health, Refusal
-from operator_runner.kube.watch import EventType, MetadataEvent
+from operator_runner.kube.watch import EventType, MetadataEvent, watch_forever
 
 _POD = GVK("", "v1", "Pod")
 EVENT = GVK("events.k8s.io", "v1", "Event")

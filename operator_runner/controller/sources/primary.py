@@ -34,7 +34,6 @@ from operator_runner.controller.predicates.primary_events import (
     reconcile_cause,
 )
 from operator_runner.controller.sources.own_writes import LastSeen
-from operator_runner.controller.sources.watch_retry import MissedDeletions
 from operator_runner.core import json_bounds
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.durations import short_duration
@@ -44,6 +43,7 @@ from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Wat
 from operator_runner.kube.api import is_watch
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.session import Connection, split_lines
+from operator_runner.kube.watch import MissedDeletions
 from operator_runner.reconcile.annotations import clamp_period, read_overrides
 
 # kopf takes its objects too, which there are none of here: it imports pydantic, 5 MiB.

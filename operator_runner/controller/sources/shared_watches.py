@@ -15,9 +15,8 @@ from typing import Any
 
 import structlog
 
-from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
+from operator_runner.kube.watch import EventType, Extraction, MetadataEvent, watch_forever
 
 _log = structlog.get_logger(__name__)
 

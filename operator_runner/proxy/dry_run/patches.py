@@ -14,8 +14,7 @@ import jsonpointer
 
 from operator_runner.core.model import Json
 from operator_runner.core.object_diff import apply_merge_patch
-from operator_runner.kube.decoding import decode_json, decode_yaml
-from operator_runner.proxy.bodies import APPLY, JSON_PATCH
+from operator_runner.proxy.bodies import APPLY, JSON_PATCH, decode_json, decode_yaml
 
 _STRATEGIC = "application/strategic-merge-patch+json"
 _MERGE_KEYS = {

@@ -16,11 +16,17 @@ from aiohttp import hdrs, web
 from operator_runner.core import json_bounds
 from operator_runner.core.model import Json
 from operator_runner.kube.api import JSON
-from operator_runner.kube.decoding import decode_json, decode_yaml, encode_json
 from operator_runner.kube.session import Connection
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import protobuf
-from operator_runner.proxy.bodies import PROTOBUF, is_quick, response_headers
+from operator_runner.proxy.bodies import (
+    PROTOBUF,
+    decode_json,
+    decode_yaml,
+    encode_json,
+    is_quick,
+    response_headers,
+)
 from operator_runner.proxy.ownership import can_be_owned
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.response_tracker import LEVELS_AROUND_ITEM, deep_items, warn_of_pruned

@@ -19,9 +19,8 @@ from aiohttp import hdrs, web
 from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.model import Json, uid_of
 from operator_runner.kube.api import JSON, Api
-from operator_runner.kube.decoding import DecodingError, encode_json
 from operator_runner.proxy import protobuf
-from operator_runner.proxy.bodies import APPLY, PROTOBUF
+from operator_runner.proxy.bodies import APPLY, PROTOBUF, DecodingError, encode_json
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, OverlayEntry, Selectors
 from operator_runner.proxy.dry_run.patches import patched
 from operator_runner.proxy.dry_run.sending import (

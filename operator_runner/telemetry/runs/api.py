@@ -12,8 +12,8 @@ from aiohttp import web
 
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.core.operator_state import DriftEntry, QueueEntry, ScheduleEntry
+from operator_runner.core.texts import printable, without_colours
 from operator_runner.net.sockets import abort
-from operator_runner.telemetry.redaction import printable, without_colours
 from operator_runner.telemetry.runs.access import ROOT
 from operator_runner.telemetry.runs.record import matches, object_json, timestamp
 from operator_runner.telemetry.runs.store import RunStore

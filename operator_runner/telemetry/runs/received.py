@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from operator_runner.core.model import Json
-from operator_runner.core.truncation import truncated
+from operator_runner.core.texts import truncated
 
 _Check: TypeAlias = Callable[[Any], Any]
 """Returns a value that is limited. Raises ValueError for one of another type."""

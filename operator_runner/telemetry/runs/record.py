@@ -20,8 +20,7 @@ from operator_runner.core.model import (
     RunEvent,
     RunOutcome,
 )
-from operator_runner.core.truncation import truncated
-from operator_runner.telemetry.redaction import redact
+from operator_runner.core.texts import redact, truncated
 
 MAX_TASKS, MAX_WRITES, MAX_CHANGES, MAX_REQUESTS, MAX_LOG_LINES = 200, 200, 64, 200, 200
 """Entries of a record; what is beyond is counted in `dropped`."""

@@ -16,8 +16,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from operator_runner.core.model import Cause, Json, ObjectRef
-from operator_runner.core.truncation import truncated
-from operator_runner.telemetry.redaction import redact
+from operator_runner.core.texts import redact, truncated
 from operator_runner.telemetry.runs.record import LOCALHOST
 
 

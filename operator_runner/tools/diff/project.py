@@ -21,6 +21,7 @@ from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.object_diff import ABSENT, ChangeType, ObjectDifference, changed_fields
 from operator_runner.core.settings import Settings
+from operator_runner.core.texts import printable
 from operator_runner.kube.api import Api, list_pages
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import ApiResource, Discovery
@@ -28,7 +29,6 @@ from operator_runner.kube.kind_names import find_watched, of_resources
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.preview import Preview, Previewer
-from operator_runner.telemetry.redaction import printable
 from operator_runner.telemetry.runs.record import object_json
 from operator_runner.tools import yaml_io
 from operator_runner.tools.kubeconfig import Kubeconfig

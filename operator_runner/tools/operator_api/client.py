@@ -13,7 +13,7 @@ from yarl import URL
 
 from operator_runner.core.errors import ApiError, NotFound, Unavailable
 from operator_runner.core.model import Json
-from operator_runner.telemetry.redaction import printable
+from operator_runner.core.texts import printable
 from operator_runner.telemetry.runs.access import ROOT
 
 _TIMEOUT_SECONDS = 10.0

@@ -16,8 +16,7 @@ import click
 
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef, uid_of
-from operator_runner.core.truncation import shortened
-from operator_runner.telemetry.redaction import printable
+from operator_runner.core.texts import printable, shortened
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from operator_runner.telemetry.redaction import printable
+from operator_runner.core.texts import printable
 from operator_runner.tools import yaml_io
 
 EXIT_UNANSWERED = 3

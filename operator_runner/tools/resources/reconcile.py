@@ -15,6 +15,7 @@ from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json, ObjectRef, uid_of
+from operator_runner.core.texts import printable
 from operator_runner.reconcile.annotations import (
     REQUEST_ANNOTATION,
     RESET_ANNOTATION,
@@ -27,7 +28,6 @@ from operator_runner.reconcile.annotations import (
     suspension,
 )
 from operator_runner.reconcile.conditions import conditions_by_type, is_suspended, read_conditions
-from operator_runner.telemetry.redaction import printable
 from operator_runner.tools.resources.options import DurationType, complete
 from operator_runner.tools.resources.output import EXIT_UNANSWERED, OutputFormat
 from operator_runner.tools.resources.targets import Results, Targets, target_options

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from operator_runner import __version__
 from operator_runner.core.model import Json
-from operator_runner.telemetry.redaction import printable
+from operator_runner.core.texts import printable
 from operator_runner.tools.resources.summary import time_of
 from operator_runner.tools.run_lines import short_path
 from operator_runner.tools.runs.display import change_lines, duration, place, summary_lines

@@ -12,7 +12,7 @@ import click
 
 from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.model import GVK, Json, uid_of
-from operator_runner.telemetry.redaction import printable
+from operator_runner.core.texts import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import RUNNING
 from operator_runner.tools.kubeconfig import Kubeconfig

@@ -11,7 +11,7 @@ import click
 
 from operator_runner.core.errors import NotFound
 from operator_runner.core.model import Json
-from operator_runner.telemetry.redaction import printable
+from operator_runner.core.texts import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient

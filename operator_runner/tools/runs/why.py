@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from operator_runner.core.model import Json
-from operator_runner.telemetry.redaction import printable
+from operator_runner.core.texts import printable
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import (
     KindOrNameType,

@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler
 
 from operator_runner.core.errors import ApiError, ConfigError, NotFound
 from operator_runner.core.model import Json
-from operator_runner.telemetry.redaction import printable
+from operator_runner.core.texts import printable
 
 HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from operator_runner.controller.sources.watch_retry import MissedDeletions
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.discovery import ApiResource
+from operator_runner.kube.watch import MissedDeletions
 
 WIDGET = ApiResource(GVK("example.com", "v1", "Widget"), "widgets", namespaced=True)
 NODE = ApiResource(GVK("", "v1", "Node"), "nodes", namespaced=False)

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from operator_runner.controller.sources import watch_retry
 from operator_runner.controller.sources.kind_discovery import watch_kinds_forever
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
-from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.model import GVK
 from operator_runner.kube import watch
+from operator_runner.kube import watch as watching
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.kube.watch import EventType, MetadataEvent
+from operator_runner.kube.watch import EventType, MetadataEvent, watch_forever
 
 FOO = GVK("example.com", "v1", "Foo")
 ERRORS = [RecursionError("too deep"), ValueError("no JSON"), KeyError("uid"), OSError("gone")]
@@ -75,7 +74,7 @@ async def test_the_watch_of_owned_objects_is_begun_again_after_any_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An error in the stream ends it once; an event that is not understood ends nothing."""
-    monkeypatch.setattr(watch_retry, "_RESTART_SECONDS", 0.001)
+    monkeypatch.setattr(watching, "_RESTART_SECONDS", 0.001)
     errors = list(ERRORS)
     taken: asyncio.Queue[str] = asyncio.Queue()
 

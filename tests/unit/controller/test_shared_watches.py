@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from operator_runner.controller.sources import shared_watches, watch_retry
+from operator_runner.controller.sources import shared_watches
 from operator_runner.controller.sources.shared_watches import (
     SharedEvent,
     SharedWatches,
@@ -18,6 +18,7 @@ from operator_runner.controller.sources.shared_watches import (
 )
 from operator_runner.core.errors import Forbidden
 from operator_runner.core.model import GVK, Json
+from operator_runner.kube import watch as watching
 from operator_runner.kube.watch import EventType, MetadataEvent
 from tests.support.background import in_background
 
@@ -118,7 +119,7 @@ async def test_a_kind_is_watched_once(selectors: list[str], sent: str) -> None:
 
 async def test_objects_of_a_late_list_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """Permissions were missing at first, and resources ran without the objects."""
-    monkeypatch.setattr(watch_retry, "_RECHECK_SECONDS", 0)
+    monkeypatch.setattr(watching, "_RECHECK_SECONDS", 0)
     server, consumer = Server(), Consumer()
     watches = SharedWatches([consumer.subscription()], server.stream, ["x", "y"])
     server.send(added("a"), SYNCED, added("b"), namespace="x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core.truncation import shortened, truncated
+from operator_runner.core.texts import shortened, truncated
 
 
 @given(st.text(), st.integers(101, 400))

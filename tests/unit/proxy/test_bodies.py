@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_runner.core.model import Json
-from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml
 from operator_runner.proxy import bodies, protobuf
+from operator_runner.proxy.bodies import DecodingError, decode_json, decode_yaml
 from operator_runner.proxy.ownership import MetadataPatch
 
 REFERENCE = {"apiVersion": "g/v1", "kind": "K", "name": "n", "uid": "uid-1"}

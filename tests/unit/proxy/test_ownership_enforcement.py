@@ -12,8 +12,8 @@ import pytest
 
 from operator_runner.core.model import GVK, Json, Ownership, RunContent, Watch
 from operator_runner.kube.api import Api
-from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.proxy.bodies import DecodingError
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
 from operator_runner.proxy.ownership_enforcement import (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operator_runner.core.texts import printable
 from operator_runner.telemetry.logs import console_renderer
 from operator_runner.telemetry.output_thread import write_play_output
-from operator_runner.telemetry.redaction import printable
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.telemetry.redaction import REDACTED, redact
+from operator_runner.core.texts import REDACTED, redact
 
 
 @pytest.mark.parametrize(
