@@ -16,10 +16,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from operator_runner.config.watches import trigger_targets
-from operator_runner.config.watches.reference_targets import referenced
-from operator_runner.config.watches.schedules import timetable
-from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
@@ -163,24 +159,20 @@ class EventSources:
         )
         self._references = References(
             watches,
-            referenced,
             handlers.enqueue,
             failures.report,
             fields,
             recovered=failures.recovered,
         )
-        self.schedules = Schedules(watches, timetable, is_selected, handlers.enqueue)
+        self.schedules = Schedules(watches, handlers.enqueue)
         self.primary = PrimaryWatcher(
             watches,
-            is_selected,
             handlers.enqueue,
             self._on_first_seen,
             self._on_change,
-            deselected=is_deselected,
         )
         self._triggers = Triggers(
             watches,
-            trigger_targets,
             self.primary.is_reconciled,
             Sinks(handlers.enqueue, failures.report, self._trigger_handled, failures.recovered),
             fields,

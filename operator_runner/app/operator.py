@@ -40,7 +40,6 @@ from operator_runner.app.leadership import (
 )
 from operator_runner.app.run_once import RunOnce
 from operator_runner.app.signals import Interrupted, take_signals, unless_stopped, until_one_ends
-from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.backoff_handover import BackoffHandover
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
@@ -312,8 +311,6 @@ class Operator:
             metrics=self._metrics,
             variable_names=variable_names,
             other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
-            is_selected=is_selected,
-            is_deselected=is_deselected,
             latest_version=self._primary.version,
             run_guard=None if self._operator_condition is None else self._operator_condition.guard,
             on_replaced=self._replaced,

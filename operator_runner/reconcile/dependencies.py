@@ -32,10 +32,6 @@ class Dependencies:
     variable_names: protocols.VariableNames
     other_writers: OtherWriters
     """Shared by all reconcilers, because a kind may be watched in several versions."""
-    is_selected: Callable[[Json, Watch], bool]
-    """Return whether the watch's selector and `when` match a resource."""
-    is_deselected: Callable[[Json, Watch], bool]
-    """Return whether they no longer match a resource that has been run."""
     latest_version: Callable[[ObjectRef], str]
     """Return the newest resourceVersion seen in events, empty if none; it saves a GET."""
     on_replaced: Callable[[ObjectRef], None]

@@ -13,6 +13,7 @@ from functools import partial
 
 import structlog
 
+from operator_runner.config.watches import selection
 from operator_runner.core.errors import Conflict, RunError
 from operator_runner.core.json_bounds import failure_reason
 from operator_runner.core.model import (
@@ -81,9 +82,7 @@ class Reconciler:
         self._reporter = Reporter(watch, dependencies, self._observers)
         self._observers += observers_of(watch, dependencies, self._reporter, ansible, self._period)
         self._plays = PlayRunner(dependencies, ansible, self._observers)
-        self._superseding = SupersedeMonitor(
-            watch, dependencies.cluster.get, dependencies.is_selected
-        )
+        self._superseding = SupersedeMonitor(watch, dependencies.cluster.get)
         self._states: dict[ObjectRef, ReconcileState] = {}
 
     def on_event(self, ref: ObjectRef, cause: Cause) -> None:
@@ -144,8 +143,8 @@ class Reconciler:
         action = decide(
             body,
             self._watch,
-            selected=self._deps.is_selected(body, self._watch),
-            deselected=self._deps.is_deselected(body, self._watch),
+            selected=selection.is_selected(body, self._watch),
+            deselected=selection.is_deselected(body, self._watch),
         )
         is_deselection = isinstance(action, RunDeselection)
         watch = _deselecting(self._watch) if is_deselection else self._watch
@@ -219,7 +218,7 @@ class Reconciler:
     def _is_steady(self, run: ResourceRun, conditions: Sequence[Json]) -> bool:
         """Return whether the run is expected to change nothing, so its start is not reported."""
         body, succeeded = run.body, run.state.succeeded
-        if is_deselected(conditions) or self._deps.is_deselected(body, self._watch):
+        if is_deselected(conditions) or selection.is_deselected(body, self._watch):
             return False
         if body["metadata"].get("deletionTimestamp"):
             # A deletion is a new generation, so the last run of it was a clean-up.

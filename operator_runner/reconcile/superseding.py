@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from operator_runner.config.watches.selection import is_selected
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError
 from operator_runner.core.model import (
@@ -79,7 +80,6 @@ class SupersedeMonitor:
     watch: Watch
     read: Callable[[ObjectRef], Awaitable[Json | None]]
     """Read a resource; None if it is deleted. Raises ApiError."""
-    is_selected: Callable[[Json, Watch], bool]
     _changed: dict[ObjectRef, asyncio.Event] = field(default_factory=dict)
 
     @contextmanager
@@ -151,6 +151,6 @@ class SupersedeMonitor:
         may_end = is_deleted or (
             run.state.superseded < _MAX_SUPERSEDED_IN_A_ROW
             and now is not None
-            and self.is_selected(now, self.watch)
+            and is_selected(now, self.watch)
         )
         return supersede_reason(run.body, now, self.watch) if may_end else ""

@@ -28,6 +28,7 @@ import structlog
 from aiohttp.client_reqrep import ClientResponse
 from yarl import URL
 
+from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.predicates.primary_events import (
     ResourceState,
     ignored_annotation,
@@ -105,21 +106,15 @@ class PrimaryWatcher:
     def __init__(
         self,
         watches: Sequence[Watch],
-        is_selected: Callable[[Json, Watch], bool],
         enqueue: Callable[[ObjectRef, Cause], None],
         on_first_seen: Callable[[ObjectRef, Json], None],
         on_change: Callable[[ObjectRef, Json | None], None] = lambda *_: None,
-        *,
-        deselected: Callable[[Json, Watch], bool] = lambda *_: False,
     ) -> None:
         """`enqueue` is called for each event that matters, `on_first_seen` once per resource.
 
         `on_change` is called for each event with the resource, with None once it is deleted.
-        `deselected` returns whether a resource that is no longer selected has to be deselected.
         """
         self._watches = watches
-        self._is_selected = is_selected
-        self._deselected = deselected
         self._enqueue = enqueue
         self._on_first_seen = on_first_seen
         self._on_change = on_change
@@ -278,8 +273,8 @@ class PrimaryWatcher:
         self._on_change(ref, body)
         new = ResourceState.of(
             body,
-            selected=self._is_selected(body, watch),
-            deselected=self._deselected(body, watch),
+            selected=is_selected(body, watch),
+            deselected=is_deselected(body, watch),
             ignored=ignored_annotation(watch),
             built_in=ref.gvk.is_built_in,
         )

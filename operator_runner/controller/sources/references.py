@@ -8,9 +8,10 @@ a reference to them cause no reconcile.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.wake_on_fields import (
     NO_FIELDS,
@@ -42,20 +43,16 @@ class References:
     def __init__(
         self,
         watches: Sequence[Watch],
-        referenced: Callable[
-            [Json, Watch, Callable[[ExpressionError], None]], Iterable[ObjectRef | Selection]
-        ],
         enqueue: Callable[[ObjectRef, Cause], None],
         failed: Callable[[FailedExpression], None],
         fields: WakeOnFields = NO_FIELDS,
         *,
         recovered: Callable[[ExpressionPlace], None] = lambda _: None,
     ) -> None:
-        """`referenced` returns what a resource refers to, and calls its last argument for errors.
+        """`failed` is called for an expression that fails, once until its error changes.
 
-        A reference may have a namespace although its kind is cluster-scoped. `failed` is called
-        for an expression that fails, once until its error changes, and `recovered` when it can be
-        evaluated again or the resource is deleted. `fields` are those of `wakeOn`.
+        `recovered` is called when it can be evaluated again or the resource is deleted. `fields`
+        are those of `wakeOn`.
         """
         self._watches = {watch.gvk: watch for watch in watches if watch.references}
         self._fields = fields
@@ -64,7 +61,6 @@ class References:
         self._errors: dict[ObjectRef, dict[str, tuple[str, str]]] = {}
         """Uid and error by the key of each expression that fails for a resource."""
         self._debouncer = Debouncer(enqueue)
-        self._referenced = referenced
         self._enqueue = enqueue
         self._references: dict[ObjectRef, frozenset[ObjectRef | Selection]] = {}
         self._named_by: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
@@ -104,9 +100,7 @@ class References:
         self, ref: ObjectRef, body: Json, watch: Watch
     ) -> frozenset[ObjectRef | Selection]:
         errors: dict[str, ExpressionError] = {}
-        found = frozenset(
-            self._referenced(body, watch, lambda error: errors.update({error.key: error}))
-        )
+        found = frozenset(referenced(body, watch, lambda error: errors.update({error.key: error})))
         self._report(ref, uid_of(body), errors)
         return found
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from operator_runner.config.watches.schedules import timetable
+from operator_runner.config.watches.selection import is_selected
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.core.operator_state import ScheduleEntry
 from operator_runner.core.timetable import TickRecord, Timetable, format_time
@@ -37,15 +39,11 @@ class Schedules:
     def __init__(
         self,
         watches: Sequence[Watch],
-        timetable: Callable[[Json, Watch], Timetable | None],
-        is_selected: Callable[[Json, Watch], bool],
         enqueue: Callable[[ObjectRef, Cause], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`timetable` raises ValueError for an invalid schedule; `clock` is the wall clock."""
+        """`clock` is the wall clock."""
         self._watches = {watch.gvk: watch for watch in watches if watch.schedule is not None}
-        self._timetable = timetable
-        self._is_selected = is_selected
         self._enqueue = enqueue
         self._clock = clock
         self._entries: dict[ObjectRef, _ScheduledResource] = {}
@@ -61,7 +59,7 @@ class Schedules:
         old = self._entries.pop(ref, None)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return
-        if not self._is_selected(body, watch):
+        if not is_selected(body, watch):
             return
         new = self._entries[ref] = self._entry(body, watch)
         if old is not None and old.uid == new.uid:
@@ -117,13 +115,13 @@ class Schedules:
         return min((self._timers[0][0] - now).total_seconds(), _MAX_SLEEP_SECONDS)
 
     def _entry(self, body: Json, watch: Watch) -> _ScheduledResource:
-        timetable: Timetable | str | None
+        found: Timetable | str | None
         try:
-            timetable = self._timetable(body, watch)
+            found = timetable(body, watch)
         except ValueError as error:
-            timetable = str(error)
+            found = str(error)
         generation = body["metadata"].get("generation") or 0
-        return _ScheduledResource(uid_of(body), generation, timetable, TickRecord.of(body))
+        return _ScheduledResource(uid_of(body), generation, found, TickRecord.of(body))
 
     def _check(self, ref: ObjectRef, entry: _ScheduledResource, now: datetime) -> None:
         """Enqueue the resource if it has a tick that was not enqueued, and set its next timer."""

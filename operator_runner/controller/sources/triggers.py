@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from operator_runner.config.watches import trigger_targets
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.wake_on_fields import (
     NO_FIELDS,
@@ -29,7 +29,6 @@ from operator_runner.core.model import (
     Cause,
     Json,
     LabelSelector,
-    LabelSelectorRequirement,
     ObjectRef,
     ObjectTrigger,
     Selection,
@@ -42,21 +41,6 @@ from operator_runner.kube.watch import EventType
 
 _ANYWHERE = ""
 """Namespace of an object under which the selections of all resources are found."""
-
-
-class Expressions(Protocol):
-    """Evaluates the expressions of triggers; see `config.watches.trigger_targets`."""
-
-    def targets_of(self, body: Json, trigger: ObjectTrigger) -> TriggerTargets | None:
-        """Return what an object is about. Raises ExpressionError."""
-
-    def selected_by(
-        self, resource: Json, trigger: ObjectTrigger
-    ) -> tuple[LabelSelectorRequirement, ...] | None:
-        """Return what a resource selects. Raises ExpressionError."""
-
-    def needs_whole_objects(self, trigger: ObjectTrigger) -> bool:
-        """Return whether an expression reads more than metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +61,6 @@ class Triggers:
     def __init__(
         self,
         watches: Sequence[Watch],
-        expressions: Expressions,
         is_reconciled: Callable[[ObjectRef], bool],
         sinks: Sinks,
         fields: WakeOnFields = NO_FIELDS,
@@ -93,7 +76,7 @@ class Triggers:
             for number, trigger in enumerate(watch.triggers):
                 resources = self._kinds.setdefault(watch.gvk, _Resources(watch.gvk, is_reconciled))
                 coalescing = _Coalescing(fields.of(watch.gvk, trigger.gvk), fields, self._debouncer)
-                rule = _Rule(number, trigger, resources, expressions, sinks, coalescing=coalescing)
+                rule = _Rule(number, trigger, resources, sinks, coalescing=coalescing)
                 self._rules[watch.gvk].append(rule)
 
     def subscriptions(self) -> Iterator[Subscription]:
@@ -187,7 +170,6 @@ class _Rule:
         number: int,
         trigger: ObjectTrigger,
         resources: _Resources,
-        expressions: Expressions,
         sinks: Sinks,
         *,
         coalescing: _Coalescing,
@@ -196,7 +178,6 @@ class _Rule:
         self._place = f"triggers[{number}]"
         self._trigger = trigger
         self._resources = resources
-        self._expressions = expressions
         self._sinks = sinks
         self._objects: dict[ObjectRef, _SeenObject] = {}
         self._failed: dict[ObjectRef, tuple[Version, ExpressionError]] = {}
@@ -213,7 +194,7 @@ class _Rule:
             "trigger objects",
             selector_text(self._trigger.selector),
             self._evaluate,
-            self._expressions.needs_whole_objects(self._trigger) or bool(self._coalescing.chosen),
+            trigger_targets.needs_whole_objects(self._trigger) or bool(self._coalescing.chosen),
         )
 
     # Resources -----------------------------------------------------------------------
@@ -235,7 +216,7 @@ class _Rule:
 
     def _selections_of(self, ref: ObjectRef, body: Json) -> tuple[Selection, ...]:
         try:
-            requirements = self._expressions.selected_by(body, self._trigger)
+            requirements = trigger_targets.selected_by(body, self._trigger)
         except ExpressionError as error:
             uid = uid_of(body)
             if self._unselectable.get(ref) != (uid, str(error)):
@@ -257,7 +238,7 @@ class _Rule:
 
     def _evaluate(self, body: Json) -> _Extract:
         try:
-            targets = self._expressions.targets_of(body, self._trigger)
+            targets = trigger_targets.targets_of(body, self._trigger)
         except ExpressionError as error:
             return _Extract(error)
         if targets is None or not self._coalescing.chosen:

@@ -114,7 +114,6 @@ async def watching(
     content = RunContent(role=Path("/roles/foo"))
     watcher = PrimaryWatcher(
         [Watch(resource.gvk, content) for resource in resources],
-        lambda *_: True,
         lambda *_: None,
         lambda *_: None,
         events.add,

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.controller.predicates.wake_on_fields import FailedExpression
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
@@ -56,7 +55,7 @@ async def test_selections_cost_one_list_and_one_watch(
             enough.set()
 
     failed: list[FailedExpression] = []
-    references = References([WATCH], referenced, enqueue, failed.append)
+    references = References([WATCH], enqueue, failed.append)
     for number in range(RESOURCES):
         ref = ObjectRef(FOO, kubectl.namespace, f"r{number}")
         metadata = {"name": ref.name, "namespace": ref.namespace}

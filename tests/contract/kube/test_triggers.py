@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from operator_runner.config.watches import trigger_targets
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.core.model import (
@@ -89,7 +88,7 @@ async def test_thousands_of_objects_cost_a_list_and_a_watch(
     by_name = ObjectTrigger(CONFIG_MAP, SELECTOR, name='metadata.annotations."for"')
     by_labels = ObjectTrigger(CONFIG_MAP, SELECTOR, matching="spec.selector")
     watch = Watch(FOO, RunContent(role=Path("/roles/foo")), triggers=(by_name, by_labels))
-    triggers = Triggers([watch], trigger_targets, lambda _: True, Sinks(woken, lambda _: None))
+    triggers = Triggers([watch], lambda _: True, Sinks(woken, lambda _: None))
     for number in range(RESOURCES):
         ref = ObjectRef(FOO, kubectl.namespace, f"r{number}")
         selector = {"matchLabels": {"edited": f"e{number}"}}

@@ -259,7 +259,6 @@ def test_a_deletion_is_enqueued_and_the_state_discarded() -> None:
     met: list[ObjectRef] = []
     watcher = PrimaryWatcher(
         [WATCH],
-        lambda *_: True,
         lambda ref, cause: enqueued.append((ref, cause)),
         lambda ref, _: met.append(ref),
     )

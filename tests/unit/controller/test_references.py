@@ -92,7 +92,7 @@ async def references(
     streams, woken = {each.gvk: Stream() for each in watch.references}, Woken()
 
     failed: list[FailedExpression] = []
-    subject = References([watch], referenced, woken, failed.append)
+    subject = References([watch], woken, failed.append)
     running = asyncio.create_task(watches_of(subject.subscriptions(), streams).run())
     try:
         yield subject, streams, woken
@@ -202,7 +202,7 @@ async def test_a_changed_selector_selects_others() -> None:
 def test_an_invalid_selector_selects_nothing() -> None:
     """The expression and its error are reported once."""
     failed: list[FailedExpression] = []
-    subject = References([SELECTING], referenced, lambda *_: None, failed.append)
+    subject = References([SELECTING], lambda *_: None, failed.append)
     for _ in range(2):
         subject.on_change(ref("a"), foo("a", selector="app=a"))
     (one,) = failed
@@ -215,9 +215,7 @@ def test_an_expression_that_fails_again_is_reported_again() -> None:
     """It could be evaluated in between; that is reported too, and so is the deletion."""
     failed: list[FailedExpression] = []
     recovered: list[ExpressionPlace] = []
-    subject = References(
-        [SELECTING], referenced, lambda *_: None, failed.append, recovered=recovered.append
-    )
+    subject = References([SELECTING], lambda *_: None, failed.append, recovered=recovered.append)
     selectors: tuple[Any, ...] = ("app=a", {}, "app=a")
     for selector in selectors:
         subject.on_change(ref("a"), foo("a", selector=selector))
@@ -355,7 +353,6 @@ async def test_chosen_fields_of_the_status_start_a_run(monkeypatch: pytest.Monke
     failed: list[FailedExpression] = []
     subject = References(
         [watch],
-        referenced,
         lambda _, cause: causes.append(str(cause)),
         failed.append,
         WakeOnFields([watch], failed.append),

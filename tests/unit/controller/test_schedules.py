@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.core.model import (
     GVK,
@@ -45,13 +45,11 @@ def resource(*, last: datetime | None = NOON, generation: int = 1, **spec: Any) 
 class Clock:
     """Schedules with a clock that the test sets, and the details of the causes so far."""
 
-    def __init__(self, selected: bool = True) -> None:
+    def __init__(self, watch: Watch = WATCH) -> None:
         self.now = NOON + timedelta(minutes=1)
         self.causes: list[str] = []
         self.schedules = Schedules(
-            [WATCH, Watch(GVK("", "v1", "Bar"), CONTENT)],
-            timetable,
-            lambda *_: selected,
+            [watch, Watch(GVK("", "v1", "Bar"), CONTENT)],
             self.enqueue,
             lambda: self.now,
         )
@@ -107,7 +105,7 @@ def test_deleted_and_unselected_resources_have_no_ticks() -> None:
     deleting["metadata"]["deletionTimestamp"] = format_time(NOON)
     clock.schedules.on_change(REF, deleting)
     clock.schedules.on_change(ObjectRef(GVK("", "v1", "Bar"), "", "b"), resource())
-    other = Clock(selected=False)
+    other = Clock(replace(WATCH, when="`false`"))
     other.schedules.on_change(REF, resource(last=None))
     assert clock.at(NOON + HOUR) == other.at(NOON + HOUR) == []
 

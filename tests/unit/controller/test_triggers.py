@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from operator_runner.config.watches import trigger_targets
 from operator_runner.controller.predicates.wake_on_fields import (
     ExpressionPlace,
     FailedExpression,
@@ -94,7 +93,6 @@ async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> A
 
     subject = Triggers(
         [watch],
-        trigger_targets,
         lambda each: each not in found.ignored,
         Sinks(enqueue, failed.append, recovered=recovered.append),
         WakeOnFields([watch], failed.append),

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.reference_targets import referenced
-from operator_runner.config.watches.selection import blocks_upgrade, is_deselected, is_selected
+from operator_runner.config.watches.selection import blocks_upgrade, is_selected
 from operator_runner.config.watches.trigger_targets import selected_by, targets_of
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.sources.primary import PrimaryWatcher
@@ -160,11 +160,9 @@ def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> Non
         shown: dict[ObjectRef, Json | None] = {}
         watcher = PrimaryWatcher(
             [watch],
-            is_selected,
             lambda *_: None,
             lambda *_: None,
             shown.__setitem__,
-            deselected=is_deselected,
         )
         with structlog.testing.capture_logs() as lines:
             for type_, body in events:
@@ -256,8 +254,6 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             NoSlots(),
             FakeVariableNames(),
             OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
-            is_selected,
-            is_deselected,
             latest_version=lambda _: "",
             run_guard=lambda *_: nullcontext(),
             on_replaced=lambda _: None,

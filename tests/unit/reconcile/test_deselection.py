@@ -91,7 +91,7 @@ async def annotations_of(case: Case) -> Json:
 
 
 async def deselect(case: Case) -> object:
-    case.selected, case.deselected = False, True
+    case.choose(False)
     return await case.reconciler.reconcile(REF, SPEC)
 
 
@@ -112,7 +112,6 @@ async def test_the_annotation_exists_from_the_first_run_to_the_deselection() -> 
     assert case.access.of_finalizer == [False, False]
     assert [event.reason for event in case.cluster.events] == ["Successful", "Deselected"]
 
-    case.deselected = False
     assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
     assert len(case.executor.requests) == 2
 
@@ -161,7 +160,7 @@ async def test_the_status_shows_that_the_resource_is_no_longer_reconciled() -> N
     assert running == {"status": "False", "reason": "Deselected", "message": message}
     assert found["Successful"]["status"] == "True"
 
-    case.selected, case.deselected = True, False
+    case.choose(True)
     seen: list[str] = []
     case.executor.during = lambda: seen.extend(
         each["reason"]

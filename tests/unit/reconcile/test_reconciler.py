@@ -79,14 +79,12 @@ class Case:
         watch: Watch,
         cluster: FakeCluster,
         *outcomes: RunOutcome,
-        selected: bool = True,
         ansible: AnsibleSettings = PLAIN_SETTINGS,
         dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: (),
     ) -> None:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
         self.variables = FakeVariableNames()
-        self.selected, self.deselected = selected, False
         self.latest_version = ""
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.guarded: Json | None = None
@@ -104,14 +102,13 @@ class Case:
             NoSlots(),
             self.variables,
             OtherWriters(lambda: self.now, timedelta(seconds=30)),
-            is_selected=lambda *_: self.selected,
-            is_deselected=lambda *_: self.deselected,
             latest_version=lambda _: self.latest_version,
             run_guard=self.guard,
             on_replaced=self.replaced.append,
         )
         self._dependencies = dependencies
-        self._watch, self._ansible = watch, ansible
+        self._watch = replace(watch, when="metadata.labels.ignored != 'true'")
+        self._ansible = ansible
         self.depend()
 
     def depend(self, **dependencies: Any) -> None:
@@ -126,6 +123,11 @@ class Case:
             yield
         finally:
             self.guarded = None
+
+    def choose(self, is_chosen: bool) -> None:
+        """Label the resource so that the watch selects it, or not."""
+        labels = {} if is_chosen else {"ignored": "true"}
+        self.cluster.edit(REF, lambda body: body["metadata"].update(labels=labels))
 
     async def conditions(self) -> dict[str, Json]:
         body = await self.cluster.get(REF)
@@ -363,7 +365,7 @@ async def test_a_failing_clean_up_keeps_the_resource() -> None:
 
 async def test_a_resource_that_is_not_chosen_is_left_alone() -> None:
     """Selector and when are evaluated before anything is written."""
-    case = Case(HELD, FakeCluster(resource()), selected=False)
+    case = Case(HELD, FakeCluster(resource(labels={"ignored": "true"})))
     assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
     assert await case.version() == "1"
 
@@ -372,7 +374,7 @@ async def test_runs_of_an_earlier_operator_end_if_none_follows() -> None:
     """A run that fails is repeated, and continues them then."""
     case = Case(PLAIN, FakeCluster(resource()), failure("a", "b"))
     await case.reconciler.reconcile(REF, SPEC)
-    case.selected = False
+    case.choose(False)
     await case.reconciler.reconcile(REF, SPEC)
     del case.cluster.objects[REF]
     await case.reconciler.reconcile(REF, SPEC)

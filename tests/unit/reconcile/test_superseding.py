@@ -143,7 +143,6 @@ class Case:
 
     def __init__(self, watch: Watch, body: Json, fences: Fences | None = None) -> None:
         self.cluster, self.executor = FakeCluster(body), HeldExecutor()
-        self.chosen, self.deselected = True, False
         self.metrics = Metrics("1")
         self.metrics.watching(FOO, 2)
         dependencies = Dependencies(
@@ -156,8 +155,6 @@ class Case:
             NoSlots(),
             FakeVariableNames(),
             OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
-            is_selected=lambda *_: self.chosen,
-            is_deselected=lambda *_: self.deselected,
             latest_version=lambda _: "",
             run_guard=lambda *_: nullcontext(),
             on_replaced=lambda _: None,
@@ -348,9 +345,8 @@ async def test_the_status_is_not_left_running_where_no_run_follows() -> None:
 
 async def test_an_edit_by_which_the_resource_is_chosen_no_more_ends_no_run() -> None:
     """No run would follow, so the current one is completed and reported."""
-    case = Case(PLAIN, resource())
+    case = Case(replace(PLAIN, when="spec.size != `1`"), resource())
     async with case.running():
-        case.chosen = False
         case.edit(1)
         case.queue.add(ObjectRef(FOO, "default", "gone"), EDIT)
         await case.until(lambda: bool(case.gone))
