@@ -3,8 +3,8 @@
 The proxy reports which objects a run created or read, and the resourceVersions of its writes. The
 event of a run's own write is thereby recognized and causes no reconcile. A change of an object's
 readiness, or of a field of `wakeOn`, reconciles the owner, regardless of the last writer. While
-other objects of the owner are not ready, an object that becomes ready waits for them as long as
-the owner's last run has taken, within a limit.
+objects of the owner are not ready, one that becomes ready waits for the others as long as the
+owner's last run has taken, within a limit; so does one that the run itself made not ready.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class _Dependent:
     """The readiness that the owner's last run has seen, or was triggered by."""
     read_behind: bool = False
     """Whether the last read, by a run or for its status, had a status for an older spec."""
+    rolling_out: bool = False
+    """Whether a run has written it, and its status does not show it ready with that spec yet."""
     was_ready: bool = False
     """Whether an object of this name has ever become ready."""
     reason: str = ""
@@ -90,6 +92,9 @@ class _Dependent:
         caught_up = self.read_behind and not health.behind
         self.read_behind = self.read_behind and not caught_up
         old, self.readiness = self.readiness, health.readiness
+        # A run that has read the status of the spec before may have reported it.
+        is_unready = health.behind is True or self.readiness is Readiness.NOT_READY
+        self.rolling_out = self.rolling_out and is_unready and not caught_up
         return change(old, self.readiness) or ("status is up to date" if caught_up else "")
 
     def new_reason(self, health: Health) -> str:
@@ -103,8 +108,8 @@ class _StatusChange(NamedTuple):
 
     owner: ObjectRef
     cause: Cause
-    is_readiness: bool
-    """Whether it is only that the object is ready now."""
+    can_wait: bool
+    """Whether it is only that the object is ready now, or is being rolled out by the owner."""
 
 
 class Dependents:
@@ -189,19 +194,14 @@ class Dependents:
             if (missed := self._unowned.pop(dependent, None)) is not None:
                 self._hold_or_process(dependent, entry, missed)
         self._note_readiness(entry, dependent)
-        if dependent.gvk not in self._watching:
-            self._watching[dependent.gvk] = [
+        gvk, stream = dependent.gvk, self._stream
+        if gvk not in self._watching:
+            self._watching[gvk] = [
                 asyncio.create_task(
-                    watch_forever(
-                        self._stream,
-                        dependent.gvk,
-                        namespace,
-                        partial(self._take, namespace),
-                        "owned objects",
-                    ),
-                    name=f"watch {dependent.gvk}",
+                    watch_forever(stream, gvk, each, partial(self._take, each), "owned objects"),
+                    name=f"watch {gvk}",
                 )
-                for namespace in (self._namespaces if dependent.namespace else (None,))
+                for each in (self._namespaces if dependent.namespace else (None,))
             ]
 
     def owners(self, dependent: ObjectRef) -> frozenset[ObjectRef]:
@@ -294,6 +294,7 @@ class Dependents:
             return
         if entry.fresh or not entry.has_shown(resource_version):
             self.writes.record(owner, dependent)
+            entry.rolling_out = True
         entry.fresh, entry.answered = False, resource_version
         entry.own_writes[resource_version] = None
         while len(entry.own_writes) > _OWN_WRITES:
@@ -320,20 +321,20 @@ class Dependents:
             yield
         finally:
             self._run_seconds[owner] = asyncio.get_running_loop().time() - began
-            groups: defaultdict[ObjectRef, list[_StatusChange]] = defaultdict(list)
-            for ref, event in self._running.pop(owner):
-                for change in self._process(ref, event):
-                    groups[change.owner].append(change)
-            for each, group in groups.items():
-                can_wait = all(change.is_readiness for change in group)
-                calm = self._calm_seconds(each) if can_wait else 0.0
-                self._debouncer.add_group(each, [change.cause for change in group], calm)
+            held = self._running.pop(owner)
+            self._coalesce([each for ref, event in held for each in self._process(ref, event)])
             if not self._running:
                 self._unowned.clear()
 
-    def _calm_seconds(self, owner: ObjectRef) -> float:
-        """Return how long the readiness of an object waits for that of others."""
-        return self._run_seconds.get(owner, 0.0) if self._unready.get(owner) else 0.0
+    def _coalesce(self, changes: Sequence[_StatusChange]) -> None:
+        """Enqueue the owners now, or once the readiness of other objects has been calm."""
+        groups: defaultdict[ObjectRef, list[_StatusChange]] = defaultdict(list)
+        for each in changes:
+            groups[each.owner].append(each)
+        for owner, group in groups.items():
+            can_wait = self._unready.get(owner) and all(each.can_wait for each in group)
+            calm = self._run_seconds.get(owner, 0.0) if can_wait else 0.0
+            self._debouncer.add_group(owner, [each.cause for each in group], calm)
 
     def _note_readiness(self, entry: _Dependent, ref: ObjectRef) -> None:
         for owner in entry.owners:
@@ -421,9 +422,7 @@ class Dependents:
             self._judge(entry, ref, version, event.health)
         held = next((owner for owner in entry.owners if owner in self._running), None)
         if held is None:
-            for each in self._process(ref, event):
-                calm = self._calm_seconds(each.owner) if each.is_readiness else 0.0
-                self._debouncer.add(each.owner, each.cause, calm)
+            self._coalesce(self._process(ref, event))
         else:
             self._running[held].append((ref, event))
 
@@ -486,8 +485,9 @@ class Dependents:
             reason = f"is not ready: {why}" if why and owner.gvk in self._judging else ""
             if text := ", ".join(filter(None, (fields, what or reason))):
                 cause = Cause(Trigger.DEPENDENT, f"{ref} {text}", about)
-                is_readiness = not fields and entry.readiness is Readiness.READY
-                found.append(_StatusChange(owner, cause, is_readiness))
+                is_rollout = entry.rolling_out and what and entry.readiness is Readiness.NOT_READY
+                can_wait = not fields and (is_rollout or entry.readiness is Readiness.READY)
+                found.append(_StatusChange(owner, cause, bool(can_wait)))
         return found
 
     def _changed_fields(

@@ -124,9 +124,11 @@ class Woken(list[str]):
 async def dependents(
     namespaces: tuple[str, ...] = (),
     watches: tuple[Watch, ...] = (),
+    *,
+    wait: float = 0.0,
 ) -> AsyncIterator[tuple[Dependents, Stream, Woken]]:
     stream, woken = Stream(), Woken()
-    subject = Dependents(stream, woken, namespaces, watches)
+    subject = Dependents(stream, woken, namespaces, watches, readiness_wait=wait)
     try:
         yield subject, stream, woken
     finally:
@@ -287,6 +289,52 @@ async def test_readiness_after_an_own_write_reconciles_the_owner() -> None:
             subject.on_dependent(OWNER, CHILD, metadata(11, generation=2), WATCH, NOT_READY)
             subject.on_write(OWNER, CHILD, "11", "patch")
             await stream.send("MODIFIED", metadata(11, generation=2), NOT_READY)
+        assert woken == ["dependent: Deployment default/child became not ready"]
+
+
+async def roll_out(subject: Dependents, stream: Stream, version: int) -> None:
+    """Change the object in a run of an hour, and let its controller begin a rollout."""
+    loop = asyncio.get_running_loop()
+    written = metadata(version, generation=version)
+    begun = metadata(version + 1, generation=version)
+    behind = Health(Readiness.READY, behind=True)
+    with subject.hold_events(OWNER), pytest.MonkeyPatch.context() as clock:
+        subject.on_dependent(OWNER, CHILD, written, WATCH, behind, is_read=False)
+        subject.on_write(OWNER, CHILD, str(version), "patch")
+        await stream.send("MODIFIED", written, behind)
+        await stream.send("MODIFIED", begun, NOT_READY)
+        end = loop.time() + 3600
+        clock.setattr(loop, "time", lambda: end)
+
+
+@pytest.mark.parametrize("end", ["became ready", "failed", "deleted"])
+async def test_a_rollout_by_a_run_starts_one_run_at_its_end(end: str) -> None:
+    """Its begin waits for its end, however it ends; later it does not wait."""
+    async with dependents(wait=3600) as (subject, stream, woken):
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
+        await roll_out(subject, stream, 11)
+        assert woken == []
+        if end == "deleted":
+            await stream.send("DELETED", metadata(13, generation=11))
+        else:
+            health = READY if end == "became ready" else FAILED
+            await stream.send("MODIFIED", metadata(13, generation=11), health)
+        await woken.reach(1 if end == "deleted" else 2)
+        assert woken[-1] == f"dependent: Deployment default/child {end}"
+        if end == "became ready":
+            assert woken[0] == "dependent: Deployment default/child became not ready"
+            await stream.send("MODIFIED", metadata(14, generation=11), NOT_READY)
+            await woken.reach(3)
+
+
+async def test_a_rollout_does_not_wait_after_a_read_of_the_status_before() -> None:
+    """The run may have reported that the object is ready."""
+    async with dependents(wait=3600) as (subject, stream, woken):
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
+        behind = Health(Readiness.READY, behind=True)
+        read = metadata(11, generation=11)
+        subject.on_dependent(OWNER, CHILD, read, WATCH, behind, is_read=True)
+        await roll_out(subject, stream, 11)
         assert woken == ["dependent: Deployment default/child became not ready"]
 
 
