@@ -38,6 +38,7 @@ from operator_runner.config.flags import (
 )
 from operator_runner.config.watches import Loaded, schema, summarize
 from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core.ansible_core import config_file
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ConfigError, exhausted_resource
 from operator_runner.core.model import Watch
@@ -207,8 +208,8 @@ def _run(options: dict[str, Any], unset: Container[str]) -> int:
 def _unused_files(options: dict[str, Any], folder: Path) -> Iterator[str]:
     """Yield warnings about settings and collections of the project that runs do not use."""
     config = folder / "ansible.cfg"
-    read = {Path(os.environ.get("ANSIBLE_CONFIG", "/etc/ansible/ansible.cfg")).absolute()}
-    if config.is_file() and not {config, config.parent} & read:
+    used = config_file(os.environ)
+    if config.is_file() and not (used and used.samefile(config)):
         yield (
             f"{config} is not read by runs, which have other working directories; set"
             f" ANSIBLE_CONFIG={config}, or remove it"
@@ -272,11 +273,15 @@ def _check_content(file: Path, loaded: Loaded, options: dict[str, Any]) -> list[
     """Return what is wrong with roles and playbooks. Raises ConfigError."""
     # Imported here because it imports ansible-core, which takes a second and reads its settings: as
     # runs do, without an ansible.cfg in the working directory.
-    if config := os.environ.get("ANSIBLE_CONFIG"):
-        os.environ["ANSIBLE_CONFIG"] = str(Path(config).expanduser().absolute())
+    if config := config_file(os.environ):
+        os.environ["ANSIBLE_CONFIG"] = str(config)
     with tempfile.TemporaryDirectory() as empty, chdir(empty):
-        from operator_runner.tools.validate.check import check  # noqa: PLC0415
+        from ansible.errors import AnsibleOptionsError  # noqa: PLC0415
 
+        try:
+            from operator_runner.tools.validate.check import check  # noqa: PLC0415
+        except AnsibleOptionsError as error:
+            raise ConfigError(f"cannot read the settings of Ansible: {error}") from error
     return check(loaded.watches, file.absolute(), _lookup(options))
 
 

@@ -11,6 +11,7 @@ from operator_runner.ansible import dry_run_tasks, event_results
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core.ansible_core import config_file
 from operator_runner.core.image_paths import PROJECT, project_modules
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings
@@ -19,7 +20,6 @@ COLLECTIONS = Path(__file__).parent.parent / "collections"
 """The collection operator_sdk.util."""
 LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
 """Variable for conditions of any type."""
-_SYSTEM_CONFIG = Path("/etc/ansible/ansible.cfg")
 _NO_CONFIG = Path(__file__).parent / "empty.cfg"
 """A file of settings without any: otherwise Ansible looks in the working directory."""
 _SOCKETS = {
@@ -107,12 +107,8 @@ def _places_of_settings() -> dict[str, str]:
     Named explicitly, because runs write to their working and home directories. Only the files that
     a run makes itself are below its own home directory.
     """
-    own = Path(os.environ.get("ANSIBLE_CONFIG", "~/.ansible.cfg")).expanduser().absolute()
-    if own.is_dir():
-        own /= "ansible.cfg"
-    files = (path for path in (own, _SYSTEM_CONFIG) if os.access(path, os.R_OK))
     return {
-        "ANSIBLE_CONFIG": str(next(files, _NO_CONFIG)),
+        "ANSIBLE_CONFIG": str(config_file(os.environ) or _NO_CONFIG),
         "ANSIBLE_HOME": str(
             Path(os.environ.get("ANSIBLE_HOME", "~/.ansible")).expanduser().absolute()
         ),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from operator_runner.core.ansible_core import config_file
 from operator_runner.core.model import Watch
 
 _log = structlog.get_logger(__name__)
@@ -30,15 +31,15 @@ class TemplateTypes:
 
 def log_types(watches: Sequence[Watch]) -> None:
     """Log the types of template results, once for each setting."""
-    for found in effective_types(watches, os.environ, Path.home()):
+    for found in effective_types(watches, os.environ):
         _log.info("Template types", types=found.types, set_by=found.set_by, kinds=list(found.kinds))
 
 
 def effective_types(
-    watches: Sequence[Watch], environ: Mapping[str, str], home: Path
+    watches: Sequence[Watch], environ: Mapping[str, str]
 ) -> Iterator[TemplateTypes]:
     """Yield the types of all watches, grouped by the setting that selects them."""
-    native, reason = _of_ansible(environ, home)
+    native, reason = _of_ansible(environ)
     found: dict[tuple[bool, str], list[str]] = {}
     for watch in watches:
         wanted = watch.native_types
@@ -48,20 +49,13 @@ def effective_types(
         yield TemplateTypes("native" if is_native else "text", set_by, tuple(kinds))
 
 
-def _of_ansible(environ: Mapping[str, str], home: Path) -> tuple[bool, str]:
+def _of_ansible(environ: Mapping[str, str]) -> tuple[bool, str]:
     """Return whether Ansible's settings select native types, and the name of the setting."""
     if environ.get(VARIABLE):
         return environ[VARIABLE].lower() in _TRUE, VARIABLE
-    given = environ.get("ANSIBLE_CONFIG")
-    for path in (
-        *([Path(given)] if given else []),
-        home / ".ansible.cfg",
-        Path("/etc/ansible/ansible.cfg"),
-    ):
-        if path.is_file():
-            value = _jinja2_native(path)
-            return (False, "default") if value is None else (value.lower() in _TRUE, str(path))
-    return False, "default"
+    path = config_file(environ)
+    value = path and _jinja2_native(path)
+    return (value.lower() in _TRUE, str(path)) if value else (False, "default")
 
 
 def _jinja2_native(path: Path) -> str | None:

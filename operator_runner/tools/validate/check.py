@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible._internal._datatag._tags import TrustedAsTemplate
 from ansible.parsing.dataloader import DataLoader
 from jinja2 import TemplateSyntaxError
@@ -66,7 +67,9 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
     image = image_collections(folder, location)
     own = [collection_of(path) for path, is_role in contents if is_role]
     image = replace(image, names=image.names.union(*own))
-    sources = Sources(folder, lookup.roles, image)
+    # Of runs of roles, `run_spec` sets the search path.
+    configured = map(Path, constants.DEFAULT_ROLES_PATH) if playbooks else ()
+    sources = Sources(folder, (*lookup.roles, *configured), image)
     objects = _objects(folder)
     for watch in watches:
         fields = spec_fields(watch, objects)

@@ -430,6 +430,16 @@ def test_the_surroundings_are_those_of_runs(
     assert "site.yml:6: unknown module nudge" in rest[-2]
     monkeypatch.setenv("ANSIBLE_CONFIG", "ansible.cfg")
     assert validate(tmp_path).returncode == 0
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nlibrary = ./mods\nroles_path = ./more\n")
+    (tmp_path / "site.yml").write_text("- {hosts: localhost, roles: [far]}\n")
+    (tmp_path / "more" / "far" / "tasks").mkdir(parents=True)
+    assert validate(tmp_path).returncode == 0
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nforks = many\n")
+    invalid = validate(tmp_path)
+    assert invalid.returncode == 1
+    assert "Traceback" not in invalid.stderr
+    assert "cannot read the settings of Ansible" in invalid.stderr
+    assert "'DEFAULT_FORKS'" in invalid.stderr
 
 
 def test_correct_projects_of_all_layouts_have_no_errors(tmp_path: Path) -> None:
