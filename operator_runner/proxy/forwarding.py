@@ -275,6 +275,8 @@ class Forwarder:
                 headers.popall(hdrs.CONTENT_LENGTH, None)  # it may become shorter
                 chunks = pruned_chunks(pruner, chunks)
             chunks = self._tracked_chunks(request, upstream, tracked, chunks, pruner=pruner)
+        elif tracked is not None and upstream.status == HTTPStatus.NOT_FOUND:
+            tracked.note_read({})
         response = web.StreamResponse(
             status=upstream.status, reason=upstream.reason, headers=headers
         )

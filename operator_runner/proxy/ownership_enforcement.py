@@ -4,7 +4,9 @@ These writes need a GET of the live object first: PUT and server-side apply, whi
 object and would remove its owners; writes of the owner, which may have been created again; and
 with `ownership: refuse` or `adopt` each write to an object that exists. The object may change
 between the GET and the write, so the write carries uid or resourceVersion of the live object as a
-precondition. With `apply: server-side` fields are taken over before, see managed_fields.py.
+precondition. An apply of the object that the run has read last needs no other GET: it is sent with
+that resourceVersion, and if the object has changed, again after a GET. With `apply: server-side`
+fields are taken over before, see managed_fields.py.
 """
 
 from __future__ import annotations
@@ -240,6 +242,8 @@ class Admission:
             return False
         live = await self._get_live(write, enforced=False) or {}
         uid, version = decision.seen
+        if version:
+            write.grant.owned_uids.discard(uid)  # it may have another owner by now
         return live.get("uid", "") != uid or version not in {"", live.get("resourceVersion")}
 
     async def _is_enforced(self, write: WriteRequest) -> bool:
@@ -255,11 +259,14 @@ class Admission:
 
     async def _decide_on_object(self, write: WriteRequest, *, enforced: bool) -> Decision:
         info = write.info
-        live = await self._get_live(write, enforced=enforced)
+        read = self._last_read(write)
+        live = await self._get_live(write, enforced=enforced) if read is None else read
         if live is None:
             return _UNCHANGED
         if live:
-            decision = await self._decide_on_existing(write, live, enforced=enforced)
+            decision = await self._decide_on_existing(
+                write, live, enforced=enforced, is_read_before=read is not None
+            )
             return replace(decision, live=live)
         if write.replaces_object:
             edit = _create_patch(write) if self._inject else _no_patch
@@ -267,8 +274,19 @@ class Admission:
         # If sent, it could reach an object that another client creates at this moment.
         raise StatusError(404, f'{_plural(info)} "{info.name}" not found', own=False)
 
+    def _last_read(self, write: WriteRequest) -> Json | None:
+        """Return the metadata of the object of an apply if the run has read it last.
+
+        Not if fields are taken over: of an object that is nested too deep, the tracker has some.
+        """
+        read = write.grant.last_read.pop(write.info.object_path, None)
+        is_apply = write.is_apply and write.replaces_object
+        if not (read is not None and is_apply and self._inject) or write.grant.dry_run is not None:
+            return None
+        return None if write.overrules and _taken_over(write, read) is not None else read
+
     async def _decide_on_existing(
-        self, write: WriteRequest, live: Json, *, enforced: bool
+        self, write: WriteRequest, live: Json, *, enforced: bool, is_read_before: bool
     ) -> Decision:
         info, uid = write.info, uid_in(live)
         owning = self._inject and write.replaces_object
@@ -292,12 +310,11 @@ class Admission:
             live = await self._take_over(write, live)
         if owning:
             manager = write.field_manager if write.is_apply else None
-            edit = partial(_update_patch, write, live, manager)
-            return _edited(
-                write,
-                _with_preconditions(edit, uid) if enforced or names_owner else edit,
-                seen=(uid, ""),
-            )
+            edit = partial(patch_for_update, write.grant.owner, info, live=live, manager=manager)
+            version = str(live.get("resourceVersion", "")) if is_read_before else ""
+            if enforced or names_owner or version:
+                edit = _with_preconditions(edit, uid, version)
+            return _edited(write, edit, seen=(uid, version))
         if write.method == "POST" and (info.resource, info.subresource) == _BINDING:
             # The API server drops the uid of `bindings`, so that it is not a precondition.
             version = str(live.get("resourceVersion", ""))
@@ -386,10 +403,8 @@ class Admission:
     async def _take_over(self, write: WriteRequest, live: Json) -> Json:
         """Give the role fields of managers that it overrules; return the metadata after that."""
         info = write.info
-        api_version = GVK(info.group, info.version, "").api_version
         for _ in range(_MAX_CONFLICTS):
-            entries = live.get("managedFields") or []
-            fields = taken_over(entries, write.field_manager, api_version)
+            fields = _taken_over(write, live)
             if fields is None:
                 return live
             write.requests.append(("PATCH", info.object_path))
@@ -519,14 +534,14 @@ def _create_patch(write: WriteRequest) -> Callable[[Json], MetadataPatch]:
     return partial(patch_for_record, grant.owner, info)
 
 
+def _taken_over(write: WriteRequest, live: Json) -> list[Json] | None:
+    """Return the managedFields of an object after fields are taken over; None if there are none."""
+    api_version = GVK(write.info.group, write.info.version, "").api_version
+    return taken_over(live.get("managedFields") or [], write.field_manager, api_version)
+
+
 def _no_patch(_: Json) -> MetadataPatch:
     return MetadataPatch()
-
-
-def _update_patch(
-    write: WriteRequest, live: Json, manager: str | None, body: Json
-) -> MetadataPatch:
-    return patch_for_update(write.grant.owner, write.info, body, live, manager)
 
 
 def _if_absent(edit: Callable[[Json], MetadataPatch]) -> Callable[[Json], MetadataPatch]:

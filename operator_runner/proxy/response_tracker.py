@@ -100,6 +100,12 @@ class TrackedRequest:
         """Whether it reads a collection."""
         return self.method == "GET" and not self.info.name
 
+    def note_read(self, metadata: Json) -> None:
+        """Keep the metadata of the object that was read, empty if it is missing."""
+        if self.method == "GET" and self.info.name:
+            self.grant.last_read.clear()
+            self.grant.last_read[self.info.object_path] = metadata
+
 
 class ResponseTracker:
     """Decodes responses and reports them to the observer."""
@@ -169,6 +175,8 @@ class ResponseTracker:
     ) -> None:
         grant, info = tracked.grant, tracked.info
         metadata = response.get("metadata") or {}
+        if uid_in(metadata):
+            tracked.note_read(metadata)
         if grant.members is not None and (metadata.get("name") or tracked.method == "DELETE"):
             grant.members.on_response(tracked.method, info, metadata)
         dependent = await self._reference(tracked, response)

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.kubeconfig import render_kubeconfig
-from operator_runner.core.model import Watch
+from operator_runner.core.model import Json, Watch
 from operator_runner.net.sockets import abort
 from operator_runner.proxy.applyset import RunMembers
 from operator_runner.proxy.dry_run.overlay import DryRun
@@ -44,6 +44,8 @@ class Grant:
     """The uids of objects that the run has created, or that belong to the owner; none is empty."""
     seen: SeenObjects = field(default_factory=SeenObjects, repr=False, compare=False)
     """Objects that the run has read and written, to find the fields that its writes change."""
+    last_read: dict[str, Json] = field(default_factory=dict, repr=False, compare=False)
+    """Metadata of the object that the run has read last, by its path; empty if it is missing."""
     pruned_paths: set[str] = field(default_factory=set, repr=False, compare=False)
     """Paths of the lists in which values that are nested too deep were emptied for the run."""
     members: RunMembers | None = field(default=None, repr=False, compare=False)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.test_operator import ROLE, echo
+from tests.functional.test_bounds import requests
+from tests.functional.test_operator import ROLE, echo, wait_for_runs
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -75,10 +76,10 @@ def wait(kubectl: Kubectl, operator: Operator) -> Callable[..., None]:
     return wait_for
 
 
-def start(operator: Operator, project: Path, *, server_side: bool) -> None:
-    """Start the operator with the role of these tests, which write with and without apply."""
-    tasks, watches = project / ROLE, project / "watches.yaml"
-    tasks.write_text(TASKS)
+def start(operator: Operator, project: Path, *, server_side: bool, tasks: str = TASKS) -> None:
+    """Start the operator with a role that writes with or without apply."""
+    watches = project / "watches.yaml"
+    (project / ROLE).write_text(tasks)
     plain = watches.read_text().replace("  apply: server-side\n", "")
     watches.write_text(plain + ("  apply: server-side\n" if server_side else ""))
     operator.start()
@@ -126,3 +127,30 @@ def test_objects_that_were_written_without_apply_are_taken_over(
     eventually(lambda: managers(kubectl), lambda found: found == {(MANAGER, "Apply")})
     owners = "--output=jsonpath={.metadata.ownerReferences[*].kind}"
     assert kubectl("get", "deployment/a", owners) == "Echo"
+
+
+LIMITS = """
+- name: Write an object that no controller writes, too
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: LimitRange
+      metadata: {name: a, namespace: "{{ ansible_operator_meta.namespace }}"}
+      spec:
+        limits: [{type: Pod, max: {cpu: "{{ cpu }}"}}]
+"""
+
+
+def test_an_object_costs_one_read_and_one_apply(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """So does each run: the first one, an edit, and one that changes nothing."""
+    start(operator, project, server_side=True, tasks=LIMITS)
+    specs: list[Json] = [{"cpu": "1"}, {"cpu": "2"}, {"cpu": "2", "other": "1"}]
+    for count, spec in enumerate(specs, 1):
+        before = requests(kubectl)
+        kubectl.apply(echo(**spec))
+        wait_for_runs(operator, count)
+        sent = requests(kubectl) - before
+        # Beside the LIST with which the watch of these objects begins.
+        assert [sent[f"{verb} limitranges"] for verb in ("GET", "APPLY", "PATCH")] == [1, 1, 0]

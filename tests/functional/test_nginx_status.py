@@ -26,8 +26,8 @@ from tests.support.operator import REPOSITORY, Operator, copy_project
 from tests.support.runner_cli import RunnerCli
 
 INSTANCE = "app.kubernetes.io/instance=web"
-READ_AND_APPLY = ("GET", "GET", "PATCH")
-"""Requests of the module of kubernetes.core: it reads for `changed`, and once more in its apply."""
+READ_AND_APPLY = ("GET", "PATCH")
+"""Requests of the module of kubernetes.core: it reads for `changed`."""
 
 
 @pytest.fixture

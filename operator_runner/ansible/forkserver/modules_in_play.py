@@ -15,9 +15,10 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import yaml
 from ansible import module_utils
@@ -33,8 +34,9 @@ from operator_runner.ansible.forkserver.module_effects import (
 )
 from operator_runner.ansible.forkserver.module_process import MODULE_SIDE, run_program
 from operator_runner.ansible.forkserver.tasks import is_in_play, process_as_it_was
-from operator_runner.ansible.patches.replacing import replace, replaced
+from operator_runner.ansible.patches.replacing import replace, replaced, wrap
 
+_CORE = "ansible_collections.kubernetes.core.plugins.module_utils"
 _idleness = Idleness()
 _enabled = False
 
@@ -45,6 +47,8 @@ def install() -> None:
     kubernetes.core finds the client that it keeps by the content of the kubeconfig, which each
     module parses: with libyaml in a tenth of the time, and with the same result, because it is
     plain data.
+
+    Its implementation of apply reads the object before a server-side apply, too, and drops it.
     """
     global _enabled  # noqa: PLW0603 (a switch of this process, as all patches)
     _enabled = True
@@ -53,6 +57,16 @@ def install() -> None:
         load = partial(yaml.load, Loader=yaml.CSafeLoader)
         parser = SimpleNamespace(**{**vars(yaml), "safe_load": load})
         replace("kubernetes.config.kube_config:yaml", parser)
+    with contextlib.suppress(ModuleNotFoundError):  # projects may have no kubernetes.core
+        wrap(f"{_CORE}.k8sdynamicclient:k8s_apply", _apply)
+
+
+def _apply(original: Callable[..., Any], resource: Any, definition: Any, **kwargs: Any) -> Any:
+    """Apply an object, without a read that server-side apply does not use."""
+    if not kwargs.get("server_side"):
+        return original(resource, definition, **kwargs)
+    with replaced({f"{_CORE}.apply:apply_object": lambda *_: (None, None)}):
+        return original(resource, definition, **kwargs)
 
 
 def run_module(call: ModuleCall) -> tuple[int, bytes, bytes] | None:

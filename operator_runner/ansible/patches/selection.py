@@ -49,10 +49,14 @@ def installed_signature(symbol: Symbol) -> str:
     if symbol.loaded_by_play:
         return _signature_in_source(symbol.address)
     module, _, path = symbol.address.partition(":")
-    importlib.import_module(module)
     try:
+        importlib.import_module(module)
         return signature_of(pkgutil.resolve_name(f"{module}:{path}"))
     except AttributeError:
+        return ABSENT
+    except ModuleNotFoundError:
+        if not module.startswith("ansible_collections."):  # projects may have others
+            raise
         return ABSENT
 
 

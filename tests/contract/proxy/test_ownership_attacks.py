@@ -26,13 +26,18 @@ from tests.support.kubectl import Kubectl
 from .conftest import SECONDS, WATCH, Recorder, Run, Start, config_map, owners, proxied
 from .test_anonymous import client as plain
 from .test_anonymous import named
-from .test_ownership_policies import ADOPT, REFUSE, refused
+from .test_ownership_policies import ADOPT, REFUSE, apply_owned_by_account, refused
 
 Upstream = Callable[..., Awaitable[Run]]
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 OTHERS = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "others", "uid": "uid-9"}
+
+
+async def apply(http: aiohttp.ClientSession, path: str, body: Json) -> tuple[int, Json]:
+    """Send a server-side apply; return status and answer."""
+    return await sent(http, "PATCH", f"{path}?fieldManager=play&force=true", body, APPLY)
 
 
 @asynccontextmanager
@@ -468,6 +473,66 @@ async def test_a_write_costs_few_requests(run: Run, connection: Connection, name
         f"PATCH {APPLY}": ["GET", "PATCH"],
         "DELETE": ["DELETE"],
     }
+
+
+async def test_an_apply_after_a_read_needs_no_other(
+    run: Run, connection: Connection, namespace: str
+) -> None:
+    """Neither that of an object that was read, nor that of one that was missing."""
+    requests: Counter[str] = Counter()
+    connection.on_response(lambda _, method, __: requests.update([method]))
+    path = f"/api/v1/namespaces/{namespace}/configmaps/m"
+    async with client(run) as http:
+        for data, expected in (("1", 201), ("2", 200), ("2", 200)):
+            await sent(http, "GET", path)
+            requests.clear()
+            status, answer = await apply(http, path, config_map("m", a=data))
+            assert (status, owners(answer), answer["data"]) == (expected, ["owner"], {"a": data})
+            assert requests == {"PATCH": 1}
+        await apply(http, path, config_map("m", a="3"))  # the read was of the object before
+        assert requests == {"PATCH": 2, "GET": 1}
+
+
+@pytest.mark.parametrize("policy", [Ownership.IGNORE, Ownership.REFUSE])
+async def test_an_apply_is_decided_for_the_object_as_it_is(
+    start: Start, kubectl: Kubectl, policy: Ownership
+) -> None:
+    """What others do between the read and the apply counts, and no apply ends in a conflict."""
+    watch = replace(WATCH, ownership=policy)
+    base = f"/api/v1/namespaces/{kubectl.namespace}/configmaps"
+    apply_owned_by_account(kubectl, config_map("theirs"))
+    metadata = (kubectl.get("configmap", "theirs") or {})["metadata"]
+    others = {"ownerReferences": metadata["ownerReferences"]}
+
+    def hand_over() -> None:
+        kubectl.merge("configmap", "mine", {"metadata": others})
+
+    def create(name: str) -> None:
+        kubectl.apply(config_map(name) | {"metadata": {"name": name, **others}})
+
+    def recreate() -> None:
+        kubectl("delete", "configmap", "mine")
+        create("mine")
+
+    status_of_others = 403 if policy is Ownership.REFUSE else 200
+    cases: list[tuple[str, Callable[[], object], int, list[str]]] = [
+        ("mine", lambda: kubectl("label", "configmap", "mine", "a=1"), 200, ["owner"]),
+        ("mine", lambda: kubectl("delete", "configmap", "mine"), 201, ["owner"]),
+        ("mine", hand_over, status_of_others, ["default"]),
+        ("mine", recreate, status_of_others, ["default"]),
+        ("new", lambda: create("new"), status_of_others, ["default"]),
+    ]
+    async with client(start(watch)) as http:
+        await apply(http, f"{base}/mine", config_map("mine", a="0"))
+    for number, (name, change, expected, owned_by) in enumerate(cases):
+        run = start(watch, run_id=f"case-{number}")
+        async with client(run) as http:
+            await sent(http, "GET", f"{base}/{name}")
+            await asyncio.to_thread(change)
+            status, answer = await apply(http, f"{base}/{name}", config_map(name, a="1"))
+            assert (status, owners(await run.get("configmap", name))) == (expected, owned_by), (
+                answer
+            )
 
 
 async def test_no_object_has_the_version_of_absence(connection: Connection, namespace: str) -> None:
