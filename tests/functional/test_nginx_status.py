@@ -215,6 +215,8 @@ def test_a_failed_image_is_replaced_by_the_last_good_one(world: World) -> None:
     world.until(lambda: image_of(deployment()), "nginx:bad".__eq__)
     world.until(lambda: image_of(deployment()), "nginx:good".__eq__)
 
+    hasty["spec"]["progressDeadlineSeconds"] = 600
+    world.kubectl(*apply, input_=json.dumps(hasty))
     upgrade("nginx:better")
     make_ready("nginx:better")
     world.until(degraded, ("False", "OperatorSucceeded").__eq__)
