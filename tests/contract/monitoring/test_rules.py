@@ -13,7 +13,8 @@ import yaml
 
 from operator_runner.tools.scaffold.plan import plan_init
 from operator_runner.tools.scaffold.project_file import Project
-from tests.support.kubectl import Kubectl
+from tests.support import prometheus_crds
+from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.prometheus import JOB, promtool
 
@@ -86,8 +87,8 @@ def _headings() -> list[str]:
     return [line for line in PAGE.read_text().splitlines() if line.startswith("### ")]
 
 
-def test_one_line_switches_monitoring_on(kubectl: Kubectl, tmp_path: Path) -> None:
-    """Uncommented in config/default, it adds Service, ServiceMonitor and rules that fit."""
+def with_monitoring(kubectl: Kubectl, tmp_path: Path) -> list[Json]:
+    """Return the objects of config/default with the line of config/prometheus uncommented."""
     for folder in ("config", "crds"):
         shutil.copytree(REPOSITORY / folder, tmp_path / folder)
     file = tmp_path / "config" / "default" / "kustomization.yaml"
@@ -95,7 +96,12 @@ def test_one_line_switches_monitoring_on(kubectl: Kubectl, tmp_path: Path) -> No
     line = "# components: [../prometheus]"
     assert text.count(line) == 1
     file.write_text(text.replace(line, line.removeprefix("# ")))
-    documents = list(yaml.safe_load_all(kubectl("kustomize", str(file.parent))))
+    return list(yaml.safe_load_all(kubectl("kustomize", str(file.parent))))
+
+
+def test_one_line_switches_monitoring_on(kubectl: Kubectl, tmp_path: Path) -> None:
+    """Uncommented in config/default, it adds Service, ServiceMonitor and rules that fit."""
+    documents = with_monitoring(kubectl, tmp_path)
     objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
     monitor = objects["ServiceMonitor", "nginx-operator-controller-manager-metrics-monitor"]
     service = objects["Service", "nginx-operator-controller-manager-metrics-service"]
@@ -109,6 +115,35 @@ def test_one_line_switches_monitoring_on(kubectl: Kubectl, tmp_path: Path) -> No
     assert ("PodMonitor", "nginx-operator-nginx-monitor") in objects
     namespaces = {d["metadata"]["namespace"] for d in (monitor, service)}
     assert namespaces == {"nginx-operator-system"}
+
+
+def test_the_prometheus_operator_takes_the_objects(kubectl: Kubectl, tmp_path: Path) -> None:
+    """Its own definitions have each of their fields, and allow their values."""
+    group = "monitoring.coreos.com"
+    plurals = ("podmonitors", "servicemonitors", "prometheusrules")
+    files = prometheus_crds.crds(*plurals)
+    objects = [
+        each | {"metadata": {"name": each["metadata"]["name"]}}
+        for each in with_monitoring(kubectl, tmp_path)
+        if each["apiVersion"].startswith(group)
+    ]
+    assert sorted(each["kind"] for each in objects) == [
+        "PodMonitor",
+        "PrometheusRule",
+        "PrometheusRule",
+        "ServiceMonitor",
+    ]
+    kubectl("apply", "--server-side", *(f"--filename={file}" for file in files))
+    try:
+        kubectl.wait_for_kinds(*(f"{plural}.{group}" for plural in plurals))
+        create = ("create", "--validate=strict", "--filename=-")
+        made = kubectl(*create, input_=yaml.safe_dump_all(objects))
+        assert made.count("created") == len(objects)
+        wrong = objects[0] | {"metadata": {"name": "wrong"}, "spec": {"unknown": "1"}}
+        refused = kubectl.run(*create, input_=json.dumps(wrong))
+        assert 'unknown field "spec.unknown"' in refused.stderr
+    finally:
+        kubectl("delete", *(f"--filename={file}" for file in files))
 
 
 def test_new_projects_have_the_same_rules() -> None:

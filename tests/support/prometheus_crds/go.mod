@@ -1,0 +1,3 @@
+module operator-runner.dev/tests/prometheus-crds
+
+go 1.24
