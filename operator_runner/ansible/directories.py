@@ -26,6 +26,8 @@ from operator_runner.core.model import ObjectRef
 
 _Result = TypeVar("_Result")
 
+COMMANDS = "commands"
+"""Directory below the work dir, for `command_file`."""
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY
 _OF_ANOTHER_KIND = {errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
 """Errors from a link, a pipe or a file in the place of another kind."""
@@ -260,6 +262,11 @@ def resource_dir(base: Path, ref: ObjectRef) -> Path:
     """
     gvk = ref.gvk
     return base / gvk.group / gvk.version / gvk.kind / ref.namespace / encoded_name(ref.name)
+
+
+def command_file(base: Path, ref: ObjectRef) -> Path:
+    """Return the file with the command of the last failed run of a resource, in the work dir."""
+    return resource_dir(base / COMMANDS, ref) / "command.json"
 
 
 def encoded_name(name: str) -> str:

@@ -15,11 +15,9 @@ from pathlib import Path
 
 from operator_runner.ansible import event_results
 from operator_runner.ansible.cold import playbook
-from operator_runner.ansible.directories import open_directory, resource_dir
+from operator_runner.ansible.directories import command_file, open_directory
 from operator_runner.core.model import Json, ObjectRef
 
-DIR_NAME = "commands"
-"""Directory below the work dir; see `rundir`."""
 _OF_THE_RUN = {
     *("PATH", "HOME", "TMPDIR", "ANSIBLE_LOCAL_TEMP", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
     *("ANSIBLE_SSH_CONTROL_PATH_DIR", "ANSIBLE_PERSISTENT_CONTROL_PATH_DIR", "ANSIBLE_HOME"),
@@ -79,21 +77,16 @@ def command_line(
     return f"cd {shlex.quote(str(project))} && {assignments} {shlex.join(words)}"
 
 
-def path_of(base: Path, ref: ObjectRef) -> Path:
-    """Return the file for a resource below the work dir `base`."""
-    return resource_dir(base / DIR_NAME, ref) / "command.json"
-
-
 def write(base: Path, ref: ObjectRef, rerun: Rerun) -> None:
     """Store the command of the last failed run. Raises OSError."""
-    path = path_of(base, ref)
+    path = command_file(base, ref)
     with open_directory(path.parent, create=True) as directory:
         directory.write(path.name, json.dumps(asdict(rerun)))
 
 
 def read(base: Path, ref: ObjectRef) -> Rerun | None:
     """Return the command of the last failed run; None if the last run succeeded. Raises OSError."""
-    path = path_of(base.resolve(), ref)
+    path = command_file(base.resolve(), ref)
     try:
         with open_directory(path.parent) as directory:
             content = json.loads(directory.read(path.name))

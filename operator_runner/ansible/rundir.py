@@ -33,10 +33,11 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
-from operator_runner.ansible import rerun_command
 from operator_runner.ansible.directories import (
+    COMMANDS,
     MAX_READ_BYTES,
     Directory,
+    command_file,
     open_directory,
     resource_dir,
     restore_mode,
@@ -547,14 +548,14 @@ class RunDirs:
             parent.remove(path.name)
         self._remove_empty_parents(path)
         self.forget_command(ref)
-        kept = {_SHARED, rerun_command.DIR_NAME}
+        kept = {_SHARED, COMMANDS}
         others = (path for path in self.base.iterdir() if path.name not in kept)
         if not any(path.is_dir() and not path.name.startswith(".") for path in others):
             self.temp_dirs.forget_discovery()
 
     def forget_command(self, ref: ObjectRef) -> None:
         """Remove the command that repeats the last failed run of a resource."""
-        command = rerun_command.path_of(self.base, ref)
+        command = command_file(self.base, ref)
         with contextlib.suppress(FileNotFoundError):
             command.unlink()
             self._remove_empty_parents(command)

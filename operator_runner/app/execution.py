@@ -20,7 +20,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore
 
 
 class RunAccess:

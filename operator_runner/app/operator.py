@@ -82,7 +82,7 @@ from operator_runner.telemetry.announcements import announce_servers, announce_w
 from operator_runner.telemetry.logs import RUN_LOG
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.api import RunsApi
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore
 from operator_runner.telemetry.servers import HealthChecks
 from operator_runner.telemetry.tracing.run_spans import Traces
 

@@ -15,7 +15,7 @@ from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.pruning import PruneFunction
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 from operator_runner.ansible.rerun_command import Rerun
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.core.texts import printable
-from operator_runner.kube.events import CAUSE_ANNOTATION, DURATION_ANNOTATION, RUN_ANNOTATION
+from operator_runner.kube.cluster import CAUSE_ANNOTATION, DURATION_ANNOTATION, RUN_ANNOTATION
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _FORMATS = (

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from operator_runner.kube.events import (
+from operator_runner.kube.cluster import (
     CAUSE_ANNOTATION,
     CONTROLLER,
     DURATION_ANNOTATION,

@@ -18,7 +18,7 @@ from typing import cast
 import pytest
 
 from operator_runner.devcluster import Cluster
-from operator_runner.kube.events import CONTROLLER
+from operator_runner.kube.cluster import CONTROLLER
 from tests.functional.conftest import PROJECT
 from tests.functional.test_operator import KIND, ROLE, echo
 from tests.support.chromium import Page, chromium

@@ -15,8 +15,7 @@ from operator_runner.core.operator_state import DriftEntry, QueueEntry, Schedule
 from operator_runner.core.texts import printable, without_colours
 from operator_runner.net.sockets import abort
 from operator_runner.telemetry.runs.access import ROOT
-from operator_runner.telemetry.runs.record import matches, object_json, timestamp
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore, matches, object_json, timestamp
 
 
 class OperatorView(Protocol):

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 
 from operator_runner.core.model import Cause, Json, ObjectRef
 from operator_runner.core.texts import redact, truncated
-from operator_runner.telemetry.runs.record import LOCALHOST
+from operator_runner.telemetry.runs.records import LOCALHOST
 
 
 class ReconcileTrace(Protocol):

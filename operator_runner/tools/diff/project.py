@@ -29,7 +29,7 @@ from operator_runner.kube.kind_names import find_watched, of_resources
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.preview import Preview, Previewer
-from operator_runner.telemetry.runs.record import object_json
+from operator_runner.telemetry.runs.records import object_json
 from operator_runner.tools import yaml_io
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.resources.options import ResourceName

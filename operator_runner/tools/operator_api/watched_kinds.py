@@ -15,7 +15,7 @@ from operator_runner.core.errors import ApiError
 from operator_runner.core.labels import match_labels
 from operator_runner.core.model import GVK, Json, LabelSelector, LabelSelectorRequirement, ObjectRef
 from operator_runner.telemetry.runs.received import check_drift, check_queue_entry, check_run
-from operator_runner.telemetry.runs.record import causes_text
+from operator_runner.telemetry.runs.records import causes_text
 from operator_runner.tools.operator_api.client import OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators
 

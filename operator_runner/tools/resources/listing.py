@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from operator_runner.core.errors import ApiError, ConfigError, Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.api import FIELD_MANAGER, JSON, METADATA_LIST, Api, list_pages
+from operator_runner.kube.cluster import CONTROLLER
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.kube.events import CONTROLLER
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
 from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, ObjectRef, Trigger, uid_of
 from operator_runner.core.timetable import NEXT_FIELD
-from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
+from operator_runner.kube.cluster import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile import drift
 from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
 from operator_runner.reconcile.conditions import conditions_by_type
-from operator_runner.telemetry.runs.record import RUNNING, causes_text
+from operator_runner.telemetry.runs.records import RUNNING, causes_text
 from operator_runner.tools.run_lines import age, line_of, with_short_paths
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from operator_runner.core.model import GVK, Json
 from operator_runner.core.texts import printable, shortened
-from operator_runner.telemetry.runs.record import causes_text
+from operator_runner.telemetry.runs.records import causes_text
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import time_of
 from operator_runner.tools.run_lines import age, short_path

@@ -14,7 +14,7 @@ from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.model import GVK, Json, uid_of
 from operator_runner.core.texts import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import RUNNING
+from operator_runner.telemetry.runs.records import RUNNING
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster

@@ -18,11 +18,11 @@ from operator_runner.core.labels import field_selector
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api, list_pages
+from operator_runner.kube.cluster import CONTROLLER
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.kube.events import CONTROLLER
 from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import causes_text
+from operator_runner.telemetry.runs.records import causes_text
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
 from operator_runner.tools.operator_api.watched_kinds import exclusion, watched_kinds

@@ -10,7 +10,7 @@ from typing import Any
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
-from operator_runner.telemetry.runs.record import causes_text, object_json
+from operator_runner.telemetry.runs.records import causes_text, object_json
 from operator_runner.tools.operator_api.watched_kinds import Queues, WatchedKind, exclusion
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import (

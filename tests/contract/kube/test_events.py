@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from operator_runner.core.model import EventSpec, Json
 from operator_runner.kube.api import Api
-from operator_runner.kube.events import EventRecorder
+from operator_runner.kube.cluster import EventRecorder
 from tests.contract.kube.scripted import ScriptedServer, status
 from tests.support.kubectl import Kubectl
 

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from operator_runner.core.model import GVK, ObjectRef, RunEvent
 from operator_runner.net.sockets import Connections
-from operator_runner.telemetry.runs import api, record
+from operator_runner.telemetry.runs import api, records
 from operator_runner.telemetry.runs.api import OperatorView, RunsApi
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore
 from operator_runner.telemetry.servers import serve
 
 LOOPBACK = "127.0.0.1"
@@ -24,7 +24,7 @@ async def test_a_reader_that_takes_nothing_does_not_keep_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The port has few of them, and none is closed for others while its request is served."""
-    monkeypatch.setattr(record, "MAX_OUTPUT_BYTES", 64 * MIB)
+    monkeypatch.setattr(records, "MAX_OUTPUT_BYTES", 64 * MIB)
     monkeypatch.setattr(api, "_STALLED_SECONDS", 0.2)
     store, connections = RunStore(), Connections(4)
     store.started(REF, "uid", "1", ())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.ansible import rerun_command
+from operator_runner.ansible.directories import COMMANDS, command_file
 from operator_runner.ansible.rerun_command import Rerun, command_line
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.model import GVK, Json, ObjectRef
@@ -72,10 +73,10 @@ def test_the_command_is_private_and_is_removed_with_the_resource(
     dirs = RunDirs(tmp_path)
     assert rerun_command.read(tmp_path, ref) is None
     rerun_command.write(tmp_path, ref, Rerun("1", "true"))
-    path = rerun_command.path_of(tmp_path, ref)
+    path = command_file(tmp_path, ref)
     assert path.stat().st_mode & 0o077 == 0
     assert not path.is_relative_to(dirs.path_of(ref))
     assert rerun_command.read(tmp_path, ref) == Rerun("1", "true")
     dirs.remove(ref)
     assert rerun_command.read(tmp_path, ref) is None
-    assert not (tmp_path / rerun_command.DIR_NAME).exists()
+    assert not (tmp_path / COMMANDS).exists()

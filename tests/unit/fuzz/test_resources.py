@@ -58,7 +58,7 @@ from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.variables import extra_vars
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success

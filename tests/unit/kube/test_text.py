@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_runner.core.model import GVK, EventSpec
+from operator_runner.kube.cluster import note_of
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.kube.events import note_of
 from operator_runner.kube.session import split_lines
 
 

@@ -40,7 +40,7 @@ from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents, FakeObjects
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success

@@ -37,7 +37,7 @@ from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents
 from tests.fakes.executor import FakeAccess, FakeVariableNames, success

@@ -26,7 +26,7 @@ from operator_runner.telemetry.runs.received import (
     check_run,
     check_schedule,
 )
-from operator_runner.telemetry.runs.record import RunRecorder
+from operator_runner.telemetry.runs.records import RunRecorder
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 REF = ObjectRef(GVK("example.com", "v1", "Page"), "default", "home")

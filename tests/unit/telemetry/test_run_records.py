@@ -22,8 +22,7 @@ from operator_runner.core.model import (
     Trigger,
 )
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import MAX_TASKS, RunRecorder
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import MAX_TASKS, RunRecorder, RunStore
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 REF = ObjectRef(GVK("example.com", "v1", "Page"), "default", "home")

@@ -32,7 +32,7 @@ from operator_runner.core.model import (
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.telemetry import tracing
 from operator_runner.telemetry.metrics import Metrics, RunTimes
-from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.runs.records import RunStore
 from operator_runner.telemetry.tracing.opening import exporters_of, open_traces
 from operator_runner.telemetry.tracing.provider import OpenTelemetryTraces
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from operator_runner.core.model import GVK, ObjectRef
-from operator_runner.kube.events import DURATION_ANNOTATION
+from operator_runner.kube.cluster import DURATION_ANNOTATION
 from operator_runner.tools.run_lines import (
     History,
     RunLine,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
+from operator_runner.kube.cluster import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.annotations import SUSPEND_ANNOTATION
 from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
 from operator_runner.tools.resources.reconcile import activity
