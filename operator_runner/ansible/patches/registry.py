@@ -325,7 +325,8 @@ PATCHES: tuple[Patch, ...] = (
             _flatten_nodes="(nodes)",
             _finalize_template_result="(o, mode)",
         ),
-        reason="Templates return ansible-core 2.18 types unless native types are on (ADR 18).",
+        reason="Templates return ansible-core 2.18 types unless native types are on (ADR 18). The"
+        " lookup `template` does not copy the values of all variables.",
         gain="structural: the results of roles; applied in cold runs too",
         is_essential=True,
     ),

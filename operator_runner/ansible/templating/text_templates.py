@@ -166,7 +166,20 @@ def _with_implicit_else(found: Callable[..., Any]) -> Callable[..., Any]:
     return default
 
 
+class _SharedVariables(dict[str, Any]):
+    """Variables that the lookup `template` copies, for what it adds, without their values.
+
+    Templates change no value: each reads lists and maps as copies of its own, also those of tasks
+    and of the action `template`, which copies the variables like this.
+    """
+
+    def __deepcopy__(self, memo: Any) -> dict[str, Any]:
+        return dict(self)
+
+
 def _look_up_template(original: Callable[..., Any], lookup: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(kwargs.get("variables")) is dict:
+        kwargs["variables"] = _SharedVariables(kwargs["variables"])
     with _converting_files(bool(kwargs.get("convert_data", True))):
         found = original(lookup, *args, **kwargs)
     if kwargs.get("convert_data", True):

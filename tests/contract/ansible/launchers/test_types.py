@@ -163,3 +163,27 @@ def test_the_watch_decides_before_all_other_settings(launchers: Launchers, tmp_p
         record = Both(launchers, tmp_path / str(number))(project)
         assert record.result("Values")["ansible_facts"]["values"] == expected
         assert "DEFAULT_JINJA2_NATIVE" not in record.stdout
+
+
+CHANGING = """
+- name: Changed
+  debug: {msg: "{{ lookup('template', 'changing.j2') }}"}
+  loop: [1, 2]
+- name: Unchanged
+  debug: {msg: "{{ names | join }}{{ deep.names | join }}{{ deep.more is defined }}{{ names.0 }}"}
+"""
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_template_file_changes_values_for_itself_only(both: Both, native: bool) -> None:
+    """Whether the lookup copies all values of all variables, or none."""
+    changing = (
+        "{% set _ = names.append('x') %}{% set _ = deep.names.append('y') %}"
+        "{% set _ = deep.update(more=1) %}{{ names | join }}{{ deep.names | join }}"
+    )
+    files = {"roles/tried/templates/changing.j2": changing}
+    variables = {"names": ["a"], "deep": {"names": ["b"]}}
+    record = both(Project(CHANGING, files, variables=variables, native_types=native))
+    assert record.outcome.successful
+    assert [each["msg"] for each in record.result("Changed")["results"]] == ["axby", "axby"]
+    assert record.result("Unchanged")["msg"] == "abFalsea"
