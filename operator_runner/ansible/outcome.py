@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -45,6 +46,8 @@ _OWNERSHIP = (NOT_OWNED, FORMER_OWNER)
 REASON_PATTERN = r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?"
 _NON_ZERO = re.compile(r"non-zero return code\.?\Z")
 """End of the message of `command`, `shell` and `script`; `no_log` hides their output."""
+_NOT_STARTED = "Error executing command."
+"""End of the message of a module whose program cannot be started, in ansible-core 2.21."""
 _ENDED_WAITS = ("Resource scaling timed out", "Resource update timed out")
 """Messages of k8s_scale and k8s_json_patch, which do not name what they have waited for."""
 _COUNTS = ("ok", "failures", "dark", "skipped", "rescued", "ignored", "processed")
@@ -220,6 +223,11 @@ def _message(result: Any, keyword_of: Callable[[str], str]) -> str:
         own = _condition(result, keyword_of) or own or _UNKNOWN
     if _NON_ZERO.search(own):
         own = f"{own.rstrip('.')} {_command_result(result)}"
+    if own.endswith(_NOT_STARTED) and (command := str(result.get("cmd") or "")).strip():
+        # Not its arguments, which may be secret.
+        own = (
+            f"cannot run {command.split(maxsplit=1)[0]}: {os.strerror(int(result.get('rc') or 0))}"
+        )
     if own in _ENDED_WAITS and isinstance(waited := result.get("result"), dict):
         with suppress(KeyError, TypeError):
             own = f"timed out waiting for {waited['kind']} {waited['metadata']['name']}"

@@ -40,7 +40,8 @@ def _prompt_until(
 def _ask_for_variable(_display: Any, varname: str, *_: Any) -> Any:
     _refuse(
         f"vars_prompt of the play asks for {varname!r}; move it to `vars`, or set it in the spec or"
-        " in `vars` of watches.yaml"
+        " in `vars` of watches.yaml",
+        varname,
     )
 
 
@@ -53,5 +54,6 @@ def _debug(debugger: Any) -> None:
     )
 
 
-def _refuse(message: str) -> NoReturn:
-    raise AnsibleError(f"no terminal: {message}")
+def _refuse(message: str, named: Any = None) -> NoReturn:
+    """Raise the error; ansible-core adds file and line of `named`, a text of the playbook."""
+    raise AnsibleError(f"no terminal: {message}", obj=named)

@@ -334,6 +334,18 @@ def test_a_command_has_its_return_code_and_its_last_line() -> None:
         )
 
 
+def test_a_program_that_cannot_be_started_is_named() -> None:
+    """Without its arguments; a failure without a command keeps its message."""
+    ended = {"msg": "Error executing command.", "rc": 2}
+    for result, expected in (
+        (ended | {"cmd": "helm list --token=x"}, "cannot run helm: No such file or directory"),
+        (ended, "Error executing command."),
+    ):
+        events = (task("a", "runner_on_failed", res=result), recap(failures=1))
+        (failure,) = collect(*events).build(NOW, 2, "").failures
+        assert failure.message == expected
+
+
 FORBIDDEN = (
     'deployments.apps "a" is forbidden: User "u" cannot patch resource "deployments" in API group'
     ' "apps" in the namespace "b"'

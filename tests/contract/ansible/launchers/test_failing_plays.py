@@ -88,6 +88,14 @@ def test_a_missing_variable_template_or_file_fails_its_task(both: Both) -> None:
     assert not record.outcome.successful
 
 
+def test_a_missing_program_is_named(both: Both) -> None:
+    """The message has the program of the task; its arguments may be secret."""
+    record = both(Project("- command: no-such-program --token=secret\n"))
+    message = record.outcome.failures[0].message
+    assert "no-such-program" in message
+    assert "secret" not in message
+
+
 def test_forced_handlers_run_and_a_failing_one_fails_the_play(both: Both) -> None:
     """Handlers of a failed play run with force_handlers; a failing handler fails the play."""
     plays = """

@@ -31,12 +31,12 @@ def test_a_task_that_waits_for_input_fails(both: Both) -> None:
         ("", "{name: Fails, fail: {msg: on purpose}, debugger: on_failed}", "'Fails'"),
         ("", "{name: Works, debug: {}, debugger: always}", "'Works'"),
         ("  strategy: debug\n", "{name: Fails, fail: {msg: on purpose}}", "'Fails'"),
-        ("  vars_prompt: [{name: answer}]\n", "{name: Never, debug: {}}", "'answer'"),
+        ("  vars_prompt: [{name: answer}]\n", "{name: Never, debug: {}}", "site.yml:3:"),
     ],
     ids=["on_failed", "always", "strategy", "vars_prompt"],
 )
 def test_a_play_that_waits_for_input_fails(both: Both, play: str, task: str, named: str) -> None:
-    """The debugger and vars_prompt: the outcome names the task or the variable."""
+    """The debugger and vars_prompt: the outcome names the task, or the line of the variable."""
     record = both(Project(files={"site.yml": f"{_PLAY}{play}  tasks:\n  - {task}\n"}))
     assert not record.outcome.successful
     messages = " ".join(str(failure) for failure in record.outcome.failures)
