@@ -270,7 +270,17 @@ def test_a_pytest_of_another_environment_is_reported_with_the_solution(made: Pat
     done = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "false cannot import operator_runner.testing. Install it" in done.stderr
-    assert "pip install '.[testing]'" in done.stderr
+    assert "pipx install --force '.[testing]'" in done.stderr
+
+
+def test_programs_beside_operator_runner_are_found(made: Path, tmp_path: Path) -> None:
+    """Pipx puts a link to operator-runner on the PATH, and neither pytest nor ansible-config."""
+    program = tmp_path / "operator-runner"
+    program.symlink_to(Path(sys.executable).with_name("operator-runner"))
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = ["make", "test-roles", "ARGS=--version"]
+    done = subprocess.run(command, cwd=made, env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_dry_run_creates_nothing(made: Path, kubectl: Kubectl, control_plane: Path) -> None:
