@@ -430,6 +430,8 @@ def _problem(error: Exception) -> str:
             return f"missing key {error}"
         case TypeError() | AttributeError():
             return "invalid kubeconfig: a field of the cluster or of the user has the wrong type"
+        case OSError(filename=str() as file):
+            return f"cannot read {file}: {error.strerror}; correct its path in the kubeconfig"
         case MarkedYAMLError(problem_mark=mark) if mark is not None:
             return f"invalid YAML: line {mark.line + 1}: {error.problem}"
         case ConfigException() | ConfigError() | KubeconfigError() | YAMLError():

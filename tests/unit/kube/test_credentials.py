@@ -245,6 +245,11 @@ _KEY = json.dumps({"clientKeyData": "k"})
             id="provider",
         ),
         pytest.param(_with_user(**{"client-key": "k"}), "only one of client", id="key"),
+        pytest.param(
+            _with_user(tokenFile="absent"),
+            "cannot read .*/absent: No such file or directory; correct its path",
+            id="no file",
+        ),
         pytest.param(_with_plugin(apiVersion="v1"), "invalid apiVersion of exec sh", id="version"),
         pytest.param(_with_plugin(interactiveMode="Always"), "asks on a terminal", id="terminal"),
         pytest.param(_with_plugin(interactiveMode="If"), "expected one of IfAva", id="mode"),
