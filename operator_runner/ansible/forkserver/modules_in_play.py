@@ -49,6 +49,9 @@ def install() -> None:
     plain data.
 
     Its implementation of apply reads the object before a server-side apply, too, and drops it.
+
+    The Kubernetes client discovers everything again for a kind that it does not find, several times
+    for each name. Roles ask for kinds that only OpenShift has.
     """
     global _enabled  # noqa: PLW0603 (a switch of this process, as all patches)
     _enabled = True
@@ -57,6 +60,7 @@ def install() -> None:
         load = partial(yaml.load, Loader=yaml.CSafeLoader)
         parser = SimpleNamespace(**{**vars(yaml), "safe_load": load})
         replace("kubernetes.config.kube_config:yaml", parser)
+    wrap("kubernetes.dynamic.discovery:LazyDiscoverer.search", _search)
     with contextlib.suppress(ModuleNotFoundError):  # projects may have no kubernetes.core
         wrap(f"{_CORE}.k8sdynamicclient:k8s_apply", _apply)
 
@@ -67,6 +71,40 @@ def _apply(original: Callable[..., Any], resource: Any, definition: Any, **kwarg
         return original(resource, definition, **kwargs)
     with replaced({f"{_CORE}.apply:apply_object": lambda *_: (None, None)}):
         return original(resource, definition, **kwargs)
+
+
+def _search(original: Callable[..., Any], discoverer: Any, **kwargs: Any) -> Any:
+    """Look for a kind; one that is not known is discovered in its API version only."""
+    group, version = kwargs.get("group") or "", kwargs.get("api_version") or ""
+    if not group and "/" in version:
+        group, version = version.split("/")
+    if not version:
+        return original(discoverer, **kwargs)
+    own = vars(discoverer)  # a search may search for the kind of a list
+    before = own.get("invalidate_cache")
+    own["invalidate_cache"] = partial(_discover_again, discoverer, group, version)
+    try:
+        found = original(discoverer, **kwargs)
+    finally:
+        own.pop("invalidate_cache")
+        own |= {} if before is None else {"invalidate_cache": before}
+        was_unknown = own.pop("_write_cache", None) is not None
+    if found and was_unknown:
+        discoverer._write_cache()
+    return found
+
+
+def _discover_again(discoverer: Any, group: str, version: str) -> None:
+    """Request the API versions, and forget the kinds of this one; the cache file stays as it is."""
+    discoverer._write_cache = lambda: None
+    known = discoverer.parse_api_groups()
+    core = known.get("api")
+    discoverer.parse_api_groups(update=True)
+    if core is not None:
+        known["api"] = core
+    if (own := known["apis" if group else "api"].get(group, {}).get(version)) is not None:
+        own.resources = {}
+    discoverer.discover()
 
 
 def run_module(call: ModuleCall) -> tuple[int, bytes, bytes] | None:

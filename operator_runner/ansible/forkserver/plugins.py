@@ -107,6 +107,8 @@ _RESULT = (
 
 _paths: dict[tuple[str, ...], tuple[str, ...]] = {}
 _found: dict[tuple[Any, ...], dict[str, Any]] = {}
+_redirects: dict[tuple[Any, ...], str] = {}
+"""Names to which others are redirected, as `k8s` to `kubernetes.core.k8s`."""
 
 
 def install_lookups() -> None:
@@ -126,17 +128,36 @@ def _find(
 ) -> Any:
     if not fq_name.startswith(_COLLECTIONS):
         return original(loader, fq_name, extension, plugin_load_context, **options)
-    key = (loader.subdir, fq_name, extension, *options.items())
+    # With it, which is an option until ansible-core 2.20, a deprecation leaves nothing.
+    ignores = getattr(plugin_load_context, "ignore_deprecated", None)
+    key = (loader.subdir, fq_name, extension, ignores, *options.items())
+    if (target := _redirects.get(key)) is not None:
+        return _redirect(loader, fq_name, target, plugin_load_context)
     known = _found.get(key)
     if known is None:
         result = original(loader, fq_name, extension, plugin_load_context, **options)
-        # A redirection and a deprecation leave more than the result.
-        if not result.pending_redirect and not result.deprecated:
+        if result.deprecated:  # which leaves more than the result
+            return result
+        if result.pending_redirect:
+            _redirects[key] = result.pending_redirect
+        else:
             _found[key] = {name: getattr(result, name) for name in _RESULT}
         return result
     for name, value in known.items():
         setattr(plugin_load_context, name, value)
     return plugin_load_context
+
+
+def _redirect(loader: Any, name: str, target: str, plugin_load_context: Any) -> Any:
+    """Do what ansible-core does for a redirection without deprecation."""
+    from ansible.utils.collection_loader import AnsibleCollectionRef
+    from ansible.utils.display import Display
+
+    kind = AnsibleCollectionRef.legacy_plugin_dir_to_plugin_type(loader.subdir)
+    Display().vv(f"redirecting (type: {kind}) {name} to {target}")
+    if name not in plugin_load_context.redirect_list:
+        plugin_load_context.redirect_list.append(name)
+    return plugin_load_context.redirect(target)
 
 
 def _all(

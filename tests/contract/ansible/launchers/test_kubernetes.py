@@ -135,6 +135,91 @@ stringData: {word: xyzzy}
     assert record.result("Delete")["changed"] is True
 
 
+def test_a_kind_is_found_as_soon_as_it_is_served(in_cluster: InCluster) -> None:
+    """Roles ask for kinds that are missing, and install CRDs of their own."""
+    tasks = """
+- name: Missing group
+  kubernetes.core.k8s_info: {api_version: route.openshift.io/v1, kind: Route}
+- name: Missing kind
+  kubernetes.core.k8s_info: {api_version: apps/v1, kind: Gadget}
+- name: Missing core kind
+  k8s_info: {kind: Gadget}
+- name: Missing again
+  k8s_info: {kind: Gadget}
+- name: Not installed
+  kubernetes.core.k8s_info: {api_version: '{{ own }}.example.com/v1', kind: Gadget}
+- name: Install
+  kubernetes.core.k8s: &crd
+    wait: true
+    wait_sleep: 1
+    wait_condition: {type: Established, status: 'True'}
+    definition:
+      apiVersion: apiextensions.k8s.io/v1
+      kind: CustomResourceDefinition
+      metadata: {name: 'gadgets.{{ own }}.example.com'}
+      spec:
+        group: '{{ own }}.example.com'
+        scope: Namespaced
+        names: {plural: gadgets, singular: gadget, kind: Gadget, listKind: GadgetList}
+        versions: &versions
+          - name: v1
+            served: true
+            storage: true
+            schema: {openAPIV3Schema: {type: object}}
+  register: installed
+- name: Create
+  kubernetes.core.k8s: {definition: '{{ made | combine({"kind": "Gadget"}) }}'}
+  register: created
+  until: created is success
+  retries: 60
+  delay: 1
+  vars: &made
+    made:
+      apiVersion: '{{ own }}.example.com/v1'
+      metadata: {name: a, namespace: '{{ own }}'}
+- name: Not installed in a known group
+  kubernetes.core.k8s_info: {api_version: '{{ own }}.example.com/v1', kind: Widget}
+- name: Install another
+  kubernetes.core.k8s:
+    wait: true
+    wait_sleep: 1
+    wait_condition: {type: Established, status: 'True'}
+    definition:
+      apiVersion: apiextensions.k8s.io/v1
+      kind: CustomResourceDefinition
+      metadata: {name: 'widgets.{{ own }}.example.com'}
+      spec:
+        group: '{{ own }}.example.com'
+        scope: Namespaced
+        names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+        versions: *versions
+- name: Create another
+  kubernetes.core.k8s: {definition: '{{ made | combine({"kind": "Widget"}) }}'}
+  register: created
+  until: created is success
+  retries: 60
+  delay: 1
+  vars: *made
+- name: Read
+  kubernetes.core.k8s_info: {api_version: '{{ own }}.example.com/v1', kind: Gadget}
+- name: Uninstall
+  kubernetes.core.k8s:
+    state: absent
+    api_version: apiextensions.k8s.io/v1
+    kind: CustomResourceDefinition
+    name: '{{ item }}.{{ own }}.example.com'
+    wait: true
+    wait_sleep: 1
+  loop: [gadgets, widgets]
+"""
+    record = in_cluster(tasks, args="-vv")
+    assert record.outcome.successful, record.outcome.failures
+    missing = ("Missing group", "Missing kind", "Missing core kind", "Not installed")
+    found = [record.result(name) for name in (*missing, "Not installed in a known group")]
+    assert [each["api_found"] for each in found] == [False] * 5
+    assert [each["metadata"]["name"] for each in record.result("Read")["resources"]] == ["a"]
+
+
 @pytest.mark.local_only("refused upgrades have the header Server of the port for Jobs")
 @pytest.mark.slow
 def test_api_errors_fail_the_task(in_cluster: InCluster) -> None:
