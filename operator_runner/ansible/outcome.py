@@ -224,10 +224,10 @@ def _message(result: Any, keyword_of: Callable[[str], str]) -> str:
     if _NON_ZERO.search(own):
         own = f"{own.rstrip('.')} {_command_result(result)}"
     if own.endswith(_NOT_STARTED) and (command := str(result.get("cmd") or "")).strip():
+        status = result.get("rc")
+        reason = os.strerror(status) if isinstance(status, int) and status else "not started"
         # Not its arguments, which may be secret.
-        own = (
-            f"cannot run {command.split(maxsplit=1)[0]}: {os.strerror(int(result.get('rc') or 0))}"
-        )
+        own = f"cannot run {command.split(maxsplit=1)[0]}: {reason}"
     if own in _ENDED_WAITS and isinstance(waited := result.get("result"), dict):
         with suppress(KeyError, TypeError):
             own = f"timed out waiting for {waited['kind']} {waited['metadata']['name']}"
