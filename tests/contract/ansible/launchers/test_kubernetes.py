@@ -135,7 +135,9 @@ stringData: {word: xyzzy}
     assert record.result("Delete")["changed"] is True
 
 
-def test_a_kind_is_found_as_soon_as_it_is_served(in_cluster: InCluster) -> None:
+def test_a_kind_is_found_as_soon_as_it_is_served(
+    in_cluster: InCluster, control_plane_cluster: Cluster
+) -> None:
     """Roles ask for kinds that are missing, and install CRDs of their own."""
     tasks = """
 - name: Missing group
@@ -143,9 +145,7 @@ def test_a_kind_is_found_as_soon_as_it_is_served(in_cluster: InCluster) -> None:
 - name: Missing kind
   kubernetes.core.k8s_info: {api_version: apps/v1, kind: Gadget}
 - name: Missing core kind
-  k8s_info: {kind: Gadget}
-- name: Missing again
-  k8s_info: {kind: Gadget}
+  kubernetes.core.k8s_info: {kind: Gadget}
 - name: Not installed
   kubernetes.core.k8s_info: {api_version: '{{ own }}.example.com/v1', kind: Gadget}
 - name: Install
@@ -166,13 +166,12 @@ def test_a_kind_is_found_as_soon_as_it_is_served(in_cluster: InCluster) -> None:
             served: true
             storage: true
             schema: {openAPIV3Schema: {type: object}}
-  register: installed
+- name: Until it is served
+  shell: "{{ served }}"
+  environment: {KUBECONFIG: "{{ lookup('env', 'K8S_AUTH_KUBECONFIG') }}"}
+  vars: {plural: gadgets}
 - name: Create
   kubernetes.core.k8s: {definition: '{{ made | combine({"kind": "Gadget"}) }}'}
-  register: created
-  until: created is success
-  retries: 60
-  delay: 1
   vars: &made
     made:
       apiVersion: '{{ own }}.example.com/v1'
@@ -193,12 +192,12 @@ def test_a_kind_is_found_as_soon_as_it_is_served(in_cluster: InCluster) -> None:
         scope: Namespaced
         names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
         versions: *versions
+- name: Until that is served
+  shell: "{{ served }}"
+  environment: {KUBECONFIG: "{{ lookup('env', 'K8S_AUTH_KUBECONFIG') }}"}
+  vars: {plural: widgets}
 - name: Create another
   kubernetes.core.k8s: {definition: '{{ made | combine({"kind": "Widget"}) }}'}
-  register: created
-  until: created is success
-  retries: 60
-  delay: 1
   vars: *made
 - name: Read
   kubernetes.core.k8s_info: {api_version: '{{ own }}.example.com/v1', kind: Gadget}
@@ -212,12 +211,28 @@ def test_a_kind_is_found_as_soon_as_it_is_served(in_cluster: InCluster) -> None:
     wait_sleep: 1
   loop: [gadgets, widgets]
 """
-    record = in_cluster(tasks, args="-vv")
+    kubectl = f"{control_plane_cluster.bin}/kubectl get --raw /apis"
+    served = (
+        f"until {kubectl} | grep -q '{{{{ own }}}}.example.com' &&"
+        f" {kubectl}/{{{{ own }}}}.example.com/v1 | grep -q {{{{ plural }}}}; do sleep 0.2; done"
+    )
+    record = in_cluster(tasks.replace('"{{ served }}"', f'"{served}"'))
     assert record.outcome.successful, record.outcome.failures
     missing = ("Missing group", "Missing kind", "Missing core kind", "Not installed")
     found = [record.result(name) for name in (*missing, "Not installed in a known group")]
     assert [each["api_found"] for each in found] == [False] * 5
     assert [each["metadata"]["name"] for each in record.result("Read")["resources"]] == ["a"]
+
+
+def test_short_names_of_modules_are_redirected(in_cluster: InCluster) -> None:
+    """Each lookup of a name displays where it leads."""
+    tasks = """
+- k8s_info: {kind: Gadget}
+- name: Again
+  k8s_info: {kind: Gadget}
+"""
+    record = in_cluster(tasks, args="-vv")
+    assert record.result("Again")["api_found"] is False
 
 
 @pytest.mark.local_only("refused upgrades have the header Server of the port for Jobs")
