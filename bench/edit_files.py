@@ -28,7 +28,7 @@ _RUNS = 3
 """Runs before the counted edit: caches are filled then."""
 _TARGET = 60
 _IDLE_SECONDS = 60.0
-"""Time without an edit, for what the operator does all the time."""
+"""Time without an edit, in which the operator runs what it runs anyway."""
 _REST_SECONDS = 3.0
 """Time for what follows the report of a run."""
 

@@ -135,88 +135,73 @@ stringData: {word: xyzzy}
     assert record.result("Delete")["changed"] is True
 
 
+def installed(kubectl: Path, kind: str) -> str:
+    """Return tasks that install a CRD in a group of the launcher, and make an object of its kind.
+
+    The command waits until the kind is served, so that no launcher has to try again.
+    """
+    plural, group = f"{kind.lower()}s", "{{ own }}.example.com"
+    get = f"{kubectl} get --raw /apis"
+    return f"""
+- name: Install {kind}
+  kubernetes.core.k8s:
+    wait: true
+    wait_sleep: 1
+    wait_condition: {{type: Established, status: 'True'}}
+    definition:
+      apiVersion: apiextensions.k8s.io/v1
+      kind: CustomResourceDefinition
+      metadata: {{name: '{plural}.{group}'}}
+      spec:
+        group: '{group}'
+        scope: Namespaced
+        names: {{plural: {plural}, singular: {kind.lower()}, kind: {kind}, listKind: {kind}List}}
+        versions:
+          - {{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object}}}}}}
+- name: Until {kind} is served
+  shell: >-
+    until {get} | grep -q '{group}' && {get}/{group}/v1 | grep -q {plural}; do sleep 0.2; done
+  environment: {{KUBECONFIG: "{{{{ lookup('env', 'K8S_AUTH_KUBECONFIG') }}}}"}}
+- name: Create {kind}
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: '{group}/v1'
+      kind: {kind}
+      metadata: {{name: a, namespace: '{{{{ own }}}}'}}
+"""
+
+
 def test_a_kind_is_found_as_soon_as_it_is_served(
     in_cluster: InCluster, control_plane_cluster: Cluster
 ) -> None:
     """Roles ask for kinds that are missing, and install CRDs of their own."""
-    tasks = """
+    kubectl = control_plane_cluster.bin / "kubectl"
+    tasks = f"""
 - name: Missing group
-  kubernetes.core.k8s_info: {api_version: route.openshift.io/v1, kind: Route}
+  kubernetes.core.k8s_info: {{api_version: route.openshift.io/v1, kind: Route}}
 - name: Missing kind
-  kubernetes.core.k8s_info: {api_version: apps/v1, kind: Gadget}
+  kubernetes.core.k8s_info: {{api_version: apps/v1, kind: Gadget}}
 - name: Missing core kind
-  kubernetes.core.k8s_info: {kind: Gadget}
+  kubernetes.core.k8s_info: {{kind: Gadget}}
 - name: Not installed
-  kubernetes.core.k8s_info: {api_version: '{{ own }}.example.com/v1', kind: Gadget}
-- name: Install
-  kubernetes.core.k8s: &crd
-    wait: true
-    wait_sleep: 1
-    wait_condition: {type: Established, status: 'True'}
-    definition:
-      apiVersion: apiextensions.k8s.io/v1
-      kind: CustomResourceDefinition
-      metadata: {name: 'gadgets.{{ own }}.example.com'}
-      spec:
-        group: '{{ own }}.example.com'
-        scope: Namespaced
-        names: {plural: gadgets, singular: gadget, kind: Gadget, listKind: GadgetList}
-        versions: &versions
-          - name: v1
-            served: true
-            storage: true
-            schema: {openAPIV3Schema: {type: object}}
-- name: Until it is served
-  shell: "{{ served }}"
-  environment: {KUBECONFIG: "{{ lookup('env', 'K8S_AUTH_KUBECONFIG') }}"}
-  vars: {plural: gadgets}
-- name: Create
-  kubernetes.core.k8s: {definition: '{{ made | combine({"kind": "Gadget"}) }}'}
-  vars: &made
-    made:
-      apiVersion: '{{ own }}.example.com/v1'
-      metadata: {name: a, namespace: '{{ own }}'}
+  kubernetes.core.k8s_info: {{api_version: '{{{{ own }}}}.example.com/v1', kind: Gadget}}
+{installed(kubectl, "Gadget")}
 - name: Not installed in a known group
-  kubernetes.core.k8s_info: {api_version: '{{ own }}.example.com/v1', kind: Widget}
-- name: Install another
-  kubernetes.core.k8s:
-    wait: true
-    wait_sleep: 1
-    wait_condition: {type: Established, status: 'True'}
-    definition:
-      apiVersion: apiextensions.k8s.io/v1
-      kind: CustomResourceDefinition
-      metadata: {name: 'widgets.{{ own }}.example.com'}
-      spec:
-        group: '{{ own }}.example.com'
-        scope: Namespaced
-        names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-        versions: *versions
-- name: Until that is served
-  shell: "{{ served }}"
-  environment: {KUBECONFIG: "{{ lookup('env', 'K8S_AUTH_KUBECONFIG') }}"}
-  vars: {plural: widgets}
-- name: Create another
-  kubernetes.core.k8s: {definition: '{{ made | combine({"kind": "Widget"}) }}'}
-  vars: *made
+  kubernetes.core.k8s_info: {{api_version: '{{{{ own }}}}.example.com/v1', kind: Widget}}
+{installed(kubectl, "Widget")}
 - name: Read
-  kubernetes.core.k8s_info: {api_version: '{{ own }}.example.com/v1', kind: Gadget}
+  kubernetes.core.k8s_info: {{api_version: '{{{{ own }}}}.example.com/v1', kind: Gadget}}
 - name: Uninstall
   kubernetes.core.k8s:
     state: absent
     api_version: apiextensions.k8s.io/v1
     kind: CustomResourceDefinition
-    name: '{{ item }}.{{ own }}.example.com'
+    name: '{{{{ item }}}}.{{{{ own }}}}.example.com'
     wait: true
     wait_sleep: 1
   loop: [gadgets, widgets]
 """
-    kubectl = f"{control_plane_cluster.bin}/kubectl get --raw /apis"
-    served = (
-        f"until {kubectl} | grep -q '{{{{ own }}}}.example.com' &&"
-        f" {kubectl}/{{{{ own }}}}.example.com/v1 | grep -q {{{{ plural }}}}; do sleep 0.2; done"
-    )
-    record = in_cluster(tasks.replace('"{{ served }}"', f'"{served}"'))
+    record = in_cluster(tasks)
     assert record.outcome.successful, record.outcome.failures
     missing = ("Missing group", "Missing kind", "Missing core kind", "Not installed")
     found = [record.result(name) for name in (*missing, "Not installed in a known group")]
