@@ -48,6 +48,7 @@ class WriteObserver:
         """Combine both."""
         self.on_dependent = dependents.on_dependent
         self.on_own_write = dependents.on_own_write
+        self.newest = dependents.objects.newest
         self._dependents = dependents
         self._runs = runs
 

@@ -301,7 +301,7 @@ class Reflector:
         body, extracted = self._reduce(item), None
         if self.extraction is not None and type_ is not EventType.DELETED:
             # Items of lists have no apiVersion and kind.
-            extracted = self.extraction.function({**item, **body} if self.is_whole else body)
+            extracted = self.extraction.function({**body, **item} if self.is_whole else body)
         return MetadataEvent(type_, body, health, extracted)
 
     def _reduce(self, item: Json) -> Json:

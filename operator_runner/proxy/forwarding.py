@@ -26,7 +26,7 @@ from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import UNFENCED, Fence, WritePermit
 from operator_runner.core.json_bounds import Pruner
 from operator_runner.core.model import RunApiRequest
-from operator_runner.kube.api import Api, is_watch
+from operator_runner.kube.api import JSON, Api, is_watch
 from operator_runner.kube.credentials import is_impersonation
 from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
@@ -136,18 +136,14 @@ class Forwarder:
         self._check_impersonation(request)
         await _send_continue(request)
         info = RequestInfo.parse(request.raw_path.partition("?")[0])
-        _log_read(request, info)
         fence = _fence(request, grant, info)
         permit(fence)  # before anything is read or sent for the request
         _note_wanted(request, grant, info)
-        if grant is not None and grant.dry_run is not None:
-            answer = await self._dry_run.answer(
-                request, grant, info, partial(_whole, request), upgraded=_is_session(request, info)
-            )
-            if answer is not None:
-                await answer.prepare(request)
-                await answer.write_eof()
-                return answer
+        if (answer := await self._answer(request, grant, info)) is not None:
+            await answer.prepare(request)
+            await answer.write_eof()
+            return answer
+        _log_read(request, info)
         content = await _content(request)
         tracked = _tracked_request(request, grant, info, content)
         headers = _headers(request, readable=tracked is not None)
@@ -181,6 +177,23 @@ class Forwarder:
                     return await tunnel.join(request, upstream, fence)
                 return await self._respond(request, upstream, tracked)
         raise AssertionError("the last attempt returns")
+
+    async def _answer(
+        self, request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None
+    ) -> web.Response | None:
+        """Return the answer to a request that the API server does not get, if it is one."""
+        if grant is None:
+            return None
+        if grant.dry_run is not None:
+            return await self._dry_run.answer(
+                request, grant, info, partial(_whole, request), upgraded=_is_session(request, info)
+            )
+        if not _accepts_older(request) or (read := _tracked_request(request, grant, info)) is None:
+            return None
+        body = await self._tracker.newest(read)
+        if body is not None and self._recorder is not None:
+            await self._recorder.record(request, grant, None, HTTPStatus.OK)
+        return None if body is None else web.Response(body=body, content_type=JSON)
 
     def _check_impersonation(self, request: web.BaseRequest) -> None:
         """Raise StatusError if run and operator impersonate: a request has one such user."""
@@ -363,6 +376,15 @@ def _path(request: web.BaseRequest, decision: Decision) -> str:
     return f"{path}{'&' if '?' in path else '?'}{decision.query}" if decision.query else path
 
 
+def _accepts_older(request: web.BaseRequest) -> bool:
+    """Return whether the run may get an older object: the modules of warm runs, before an apply.
+
+    What a user whom the run impersonates may read, only the API server knows.
+    """
+    is_accepted = request.headers.get(hdrs.CACHE_CONTROL) == "max-stale"
+    return is_accepted and not any(map(is_impersonation, request.headers))
+
+
 def _log_read(request: web.BaseRequest, info: RequestInfo | None) -> None:
     # There is no cache. Tests of existing projects wait for this line, at level 2.
     if request.method == "GET" and info is not None:
@@ -374,7 +396,7 @@ def _tracked_request(
     request: web.BaseRequest,
     grant: Grant | None,
     info: RequestInfo | None,
-    body: bytes | _Stream | None,
+    body: bytes | _Stream | None = None,
 ) -> TrackedRequest | None:
     """Return the request if its response is tracked: a write, or a GET of objects."""
     if grant is None or info is None or info.watch or request.query.get("dryRun"):

@@ -77,6 +77,9 @@ class ResponseObserver(Protocol):
         empty if the API server does not return it, as for most deletions.
         """
 
+    def newest(self, owner: ObjectRef, dependent: ObjectRef) -> bytes | None:
+        """Return an object of `owner` in JSON as it was seen last; None if it is not known."""
+
     def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
         """Note the fields that a write of `owner`'s run has changed, one at least.
 
@@ -117,6 +120,24 @@ class ResponseTracker:
         self._worker_thread = worker_thread
         self._observer = observer
         self._discovery = discovery
+
+    async def newest(self, tracked: TrackedRequest) -> bytes | None:
+        """Return the object of a read as it was seen last, and track it; None if it is not known.
+
+        It may have changed since: only a write with its resourceVersion shows that.
+        """
+        info = tracked.info
+        if tracked.method != "GET" or not info.name:
+            return None
+        try:
+            kind = await self._discovery.resource_named(info.group, info.version, info.resource)
+        except ApiError:
+            return None  # the API server tells the run
+        ref = ObjectRef(kind.gvk, info.namespace, info.name)
+        body = self._observer.newest(tracked.grant.owner.ref, ref)
+        if body is not None:
+            await self.track(tracked, _JSON, body)
+        return body
 
     async def track(
         self, tracked: TrackedRequest, content_type: str, body: bytes, *, created: bool = False

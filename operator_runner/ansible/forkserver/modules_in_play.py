@@ -48,7 +48,9 @@ def install() -> None:
     module parses: with libyaml in a tenth of the time, and with the same result, because it is
     plain data.
 
-    Its implementation of apply reads the object before a server-side apply, too, and drops it.
+    Its implementation of apply reads the object before a server-side apply, too, and drops it. The
+    proxy may answer the read before that from what it has seen last, because the apply fails if it
+    is outdated (docs/adr/0079-no-read-before-an-apply.md).
 
     The Kubernetes client discovers everything again for a kind that it does not find, several times
     for each name. Roles ask for kinds that only OpenShift has.
@@ -63,6 +65,7 @@ def install() -> None:
     wrap("kubernetes.dynamic.discovery:LazyDiscoverer.search", _search)
     with contextlib.suppress(ModuleNotFoundError):  # projects may have no kubernetes.core
         wrap(f"{_CORE}.k8sdynamicclient:k8s_apply", _apply)
+        wrap(f"{_CORE}.k8s.service:K8sService.retrieve", _retrieve)
 
 
 def _apply(original: Callable[..., Any], resource: Any, definition: Any, **kwargs: Any) -> Any:
@@ -71,6 +74,20 @@ def _apply(original: Callable[..., Any], resource: Any, definition: Any, **kwarg
         return original(resource, definition, **kwargs)
     with replaced({f"{_CORE}.apply:apply_object": lambda *_: (None, None)}):
         return original(resource, definition, **kwargs)
+
+
+def _retrieve(original: Callable[..., Any], service: Any, resource: Any, definition: Any) -> Any:
+    """Read an object before it is changed; before a server-side apply it may be an older one."""
+    params = service.module.params
+    applies = params.get("apply") and params.get("server_side_apply")
+    if not applies or params.get("state") == "absent" or service.module.check_mode:
+        return original(service, resource, definition)
+    headers = service.client.client.client.default_headers
+    headers["Cache-Control"] = "max-stale"
+    try:
+        return original(service, resource, definition)
+    finally:
+        del headers["Cache-Control"]
 
 
 def _search(original: Callable[..., Any], discoverer: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,9 @@
-"""The objects that resources own, as last seen, for watches whose `status` uses `dependents`.
+"""The objects that resources own, as last seen.
 
-They are what responses to runs and the watches of dependents show: nothing else is requested. They
-are kept as compressed JSON, without managed fields and without any data but spec and status.
+For watches whose `status` uses `dependents`, and for those of `apply: server-side`, whose runs need
+no read of such an object before they apply it. They are what responses to runs and the watches of
+dependents show: nothing else is requested. They are kept as compressed JSON, whole for an apply,
+else without managed fields and without any data but spec and status. Secrets have no data here.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
@@ -33,25 +36,36 @@ _MAX_BYTES = 64 * 1024**2
 _PARTS = ("spec", "status")
 
 
+class ObjectContent(NamedTuple):
+    """An object as compressed JSON, and whether that is all of it."""
+
+    compressed: bytes
+    is_whole: bool = False
+
+
+_NOTHING = ObjectContent(b"")
+"""The content of an object that a run has deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectExtract:
     """Extract of a whole object, kept beside its metadata and health.
 
-    `values` are those of chosen fields as text, by expression. `content` is the object as
-    compressed JSON, empty if it is not wanted.
+    `values` are those of chosen fields as text, by expression. `content` is the object, None if it
+    is not wanted.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
-    content: bytes = b""
+    content: ObjectContent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An object: its last version, and its content, empty if a run has deleted it."""
+    """An object: its last version and its content."""
 
     uid: str
     version: str
-    content: bytes
+    content: ObjectContent
 
 
 class DependentObjects:
@@ -59,9 +73,11 @@ class DependentObjects:
 
     def __init__(self, watches: Sequence[Watch]) -> None:
         """Keep objects of the kinds of these watches that use them."""
-        self._kinds = {
+        self._shown = {
             watch.gvk for watch in watches if watch.status and watch.status.uses_dependents
         }
+        self._applied = {watch.gvk for watch in watches if watch.field_manager}
+        self._kinds = self._shown | self._applied
         self._owner_kinds = {(gvk.group, gvk.kind) for gvk in self._kinds}
         self._objects: dict[ObjectRef, _Kept] = {}
         self._owned: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
@@ -71,7 +87,7 @@ class DependentObjects:
 
     @property
     def is_used(self) -> bool:
-        """Whether the status of any watch uses the objects."""
+        """Whether any watch uses the objects."""
         return bool(self._kinds)
 
     def of(self, owner: ObjectRef) -> list[Json]:
@@ -85,17 +101,27 @@ class DependentObjects:
             {
                 "apiVersion": ref.gvk.api_version,
                 "kind": ref.gvk.kind,
-                **json.loads(zlib.decompress(kept.content)),
+                **_shown(_decoded(kept.content)),
             }
             for ref, kept in found
-            if kept is not None and kept.content
+            if kept is not None and kept.content is not _NOTHING
         ]
 
-    def content(self, body: Json) -> bytes:
-        """Return what is kept of a whole object; empty if no resource can own it."""
+    def newest(self, owner: ObjectRef, ref: ObjectRef) -> bytes | None:
+        """Return an object of a resource as JSON, None if not all of it is known.
+
+        It may have changed since: a write of it has to name its resourceVersion.
+        """
+        kept = self._objects.get(ref)
+        if kept is None or not kept.content.is_whole or owner not in self._owners[ref]:
+            return None
+        return zlib.decompress(kept.content.compressed)
+
+    def content(self, body: Json) -> ObjectContent | None:
+        """Return what is kept of a whole object; None if no resource can own it."""
         metadata = body["metadata"]
         if not self._kinds:
-            return b""
+            return None
         owners = metadata.get("ownerReferences") or ()
         kinds = {
             (gvk.group, gvk.kind)
@@ -103,7 +129,12 @@ class DependentObjects:
         }
         # Objects without such a reference to their owner may have annotations that name it.
         is_owned = bool(kinds & self._owner_kinds) or not owners
-        return _compressed(body) if is_owned else b""
+        return self._content(body) if is_owned else None
+
+    def _content(self, body: Json) -> ObjectContent:
+        if self._applied and _is_whole(body):
+            return _compressed(body, is_whole=True)
+        return _compressed(_shown(body))
 
     def on_response(self, owner: ObjectRef, ref: ObjectRef, body: Json) -> None:
         """Record an object of `owner` in a response to a run."""
@@ -115,7 +146,9 @@ class DependentObjects:
             return
         owned.add(ref)
         self._owners[ref].add(owner)
-        self._put(ref, body, _compressed(body))
+        kept = self._objects.get(ref)
+        if kept is None or not self._is_same(kept, body):
+            self._put(ref, body, self._content(body))
 
     def on_event(self, ref: ObjectRef, event: MetadataEvent) -> None:
         """Update an object by an event of its watch."""
@@ -127,20 +160,22 @@ class DependentObjects:
                 self._discard(ref)
             return
         is_deleting = "deletionTimestamp" in event.body["metadata"]
-        if not kept.content and kept.uid == uid_of(event.body) and not is_deleting:
+        if kept.content is _NOTHING and kept.uid == uid_of(event.body) and not is_deleting:
             return  # older than the deletion by the run
+        if self._is_same(kept, event.body):
+            return  # a write of the run, which its response has shown
         if isinstance(event.extracted, ObjectExtract):
             content = event.extracted.content
         else:
-            content = _with_metadata(kept, event.body)
-        if content:
+            content = _with_metadata(kept.content, event.body)
+        if content is not None:
             self._put(ref, event.body, content)
 
     def deleted_by_run(self, ref: ObjectRef) -> None:
         """Record that a run has deleted an object; finalizers may still hold it."""
         if (kept := self._objects.get(ref)) is not None:
-            self._bytes -= len(kept.content)
-            self._objects[ref] = _Kept(kept.uid, kept.version, b"")
+            self._bytes -= len(kept.content.compressed)
+            self._objects[ref] = _Kept(kept.uid, kept.version, _NOTHING)
 
     def forget(self, owner: ObjectRef) -> None:
         """Drop the objects of a deleted owner."""
@@ -149,11 +184,18 @@ class DependentObjects:
             if not self._owners[ref]:
                 self._discard(ref)
 
-    def _put(self, ref: ObjectRef, body: Json, content: bytes) -> None:
+    @staticmethod
+    def _is_same(kept: _Kept, body: Json) -> bool:
+        """Return whether all of an object is kept in the version of a body."""
+        version = body["metadata"].get("resourceVersion")
+        return kept.content.is_whole and (kept.uid, kept.version) == (uid_of(body), version)
+
+    def _put(self, ref: ObjectRef, body: Json, content: ObjectContent) -> None:
         old, version = self._objects.get(ref), str(body["metadata"].get("resourceVersion") or "")
         if old is not None and old.uid == uid_of(body) and is_certainly_older(version, old.version):
             return
-        grown = self._bytes + len(content) - (len(old.content) if old is not None else 0)
+        grown = self._bytes + len(content.compressed)
+        grown -= 0 if old is None else len(old.content.compressed)
         if grown > _MAX_BYTES:
             self._warn(ref)
             self._discard(ref)
@@ -163,14 +205,14 @@ class DependentObjects:
 
     def _discard(self, ref: ObjectRef) -> None:
         if (kept := self._objects.pop(ref, None)) is not None:
-            self._bytes -= len(kept.content)
+            self._bytes -= len(kept.content.compressed)
         for owner in self._owners.pop(ref, ()):
             self._owned[owner].discard(ref)
             if not self._owned[owner]:
                 del self._owned[owner]
 
     def _warn(self, ref: ObjectRef) -> None:
-        if not self._is_full:
+        if self._shown and not self._is_full:
             _log.warning(
                 "Too many objects for `dependents` of a status; further ones are left out",
                 object=str(ref),
@@ -181,19 +223,34 @@ class DependentObjects:
         self._is_full = True
 
 
-def _compressed(body: Json) -> bytes:
+def _is_whole(body: Json) -> bool:
+    """Return whether runs may get an object from here. See core/json_bounds.py for outlines."""
+    is_outline = any(body[part] in ({}, []) for part in body.keys() - {"metadata", "status"})
+    return not is_outline and body.get("kind") != "Secret"
+
+
+def _shown(body: Json) -> Json:
+    """Return what expressions see of an object."""
     metadata = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
     if LAST_APPLIED in (metadata.get("annotations") or ()):
         annotations = metadata["annotations"]
         metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
-    kept = {"metadata": metadata, **{part: body[part] for part in _PARTS if part in body}}
-    return zlib.compress(json.dumps(kept, separators=(",", ":")).encode())
+    return {"metadata": metadata, **{part: body[part] for part in _PARTS if part in body}}
 
 
-def _with_metadata(kept: _Kept, body: Json) -> bytes:
+def _compressed(body: Json, *, is_whole: bool = False) -> ObjectContent:
+    return ObjectContent(zlib.compress(json.dumps(body, separators=(",", ":")).encode()), is_whole)
+
+
+def _decoded(content: ObjectContent) -> Json:
+    found: Json = json.loads(zlib.decompress(content.compressed))
+    return found
+
+
+def _with_metadata(old: ObjectContent, body: Json) -> ObjectContent:
     """Return the content with the metadata of an event; a spec only if it is the same."""
-    old = json.loads(zlib.decompress(kept.content)) if kept.content else {"metadata": {}}
+    known = {"metadata": {}} if old is _NOTHING else _decoded(old)
     generation = body["metadata"].get("generation")
-    is_same = generation is not None and generation == old["metadata"].get("generation")
-    parts = {part: old[part] for part in _PARTS if part in old} if is_same else {}
-    return _compressed({"metadata": body["metadata"], **parts})
+    is_same = generation is not None and generation == known["metadata"].get("generation")
+    parts = {part: known[part] for part in _PARTS if part in known} if is_same else {}
+    return _compressed(_shown({"metadata": body["metadata"], **parts}))

@@ -48,6 +48,7 @@ class Recorder:
     health: list[Health] = field(default_factory=list)
     read: list[bool] = field(default_factory=list)
     changes: list[FieldChange] = field(default_factory=list)
+    known: dict[ObjectRef, bytes] = field(default_factory=dict)
 
     def on_dependent(
         self,
@@ -79,6 +80,11 @@ class Recorder:
         """Keep the fields that were changed."""
         assert owner.gvk in OWNER_GVKS
         self.changes.extend(changes)
+
+    def newest(self, owner: ObjectRef, dependent: ObjectRef) -> bytes | None:
+        """Return what a test has set."""
+        assert owner.gvk in OWNER_GVKS
+        return self.known.get(dependent)
 
     def on_own_write(self, owner: ObjectRef, metadata: Json) -> None:
         """Record the owner among the written objects, with its version."""

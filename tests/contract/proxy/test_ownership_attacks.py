@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 from yarl import URL
 
-from operator_runner.core.model import GVK, Json, Ownership
+from operator_runner.core.model import GVK, Json, ObjectRef, Ownership
 from operator_runner.kube.session import Connection, connect
 from operator_runner.proxy import protobuf
 from operator_runner.proxy.ownership import ABSENT_RESOURCE_VERSION, MetadataPatch
@@ -32,6 +32,7 @@ Upstream = Callable[..., Awaitable[Run]]
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+MAX_STALE = {"Cache-Control": "max-stale"}
 OTHERS = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "others", "uid": "uid-9"}
 
 
@@ -493,11 +494,15 @@ async def test_an_apply_after_a_read_needs_no_other(
         assert requests == {"PATCH": 2, "GET": 1}
 
 
+@pytest.mark.parametrize("is_remembered", [False, True])
 @pytest.mark.parametrize("policy", [Ownership.IGNORE, Ownership.REFUSE])
 async def test_an_apply_is_decided_for_the_object_as_it_is(
-    start: Start, kubectl: Kubectl, policy: Ownership
+    start: Start, kubectl: Kubectl, recorder: Recorder, policy: Ownership, *, is_remembered: bool
 ) -> None:
-    """What others do between the read and the apply counts, and no apply ends in a conflict."""
+    """What others do after the read counts, also if it was answered from an older object.
+
+    No apply ends in a conflict.
+    """
     watch = replace(WATCH, ownership=policy)
     base = f"/api/v1/namespaces/{kubectl.namespace}/configmaps"
     apply_owned_by_account(kubectl, config_map("theirs"))
@@ -527,8 +532,13 @@ async def test_an_apply_is_decided_for_the_object_as_it_is(
     for number, (name, change, expected, owned_by) in enumerate(cases):
         run = start(watch, run_id=f"case-{number}")
         async with client(run) as http:
-            await sent(http, "GET", f"{base}/{name}")
+            _, seen = await sent(http, "GET", f"{base}/{name}")
             await asyncio.to_thread(change)
+            if is_remembered and seen["kind"] == "ConfigMap":
+                recorder.known[ObjectRef.of(seen)] = json.dumps(seen).encode()
+                async with http.get(f"{base}/{name}", headers=MAX_STALE) as response:
+                    assert await response.json() == seen
+                recorder.known.clear()
             status, answer = await apply(http, f"{base}/{name}", config_map(name, a="1"))
             assert (status, owners(await run.get("configmap", name))) == (expected, owned_by), (
                 answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -132,10 +133,10 @@ def test_only_objects_of_declaring_kinds_are_kept() -> None:
     assert not objects.is_used
     seen(objects, body())
     assert objects.of(OWNER) == []
-    assert objects.content(body()) == b""
+    assert objects.content(body()) is None
     objects = DependentObjects([DECLARING])
     foreign = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x"}]
-    assert objects.content(body(metadata={"ownerReferences": foreign})) == b""
+    assert objects.content(body(metadata={"ownerReferences": foreign})) is None
     assert objects.content(body(metadata={"ownerReferences": []}))
 
 
@@ -149,6 +150,37 @@ def test_the_objects_of_a_deleted_owner_are_dropped() -> None:
     assert [each["metadata"]["name"] for each in objects.of(OTHER)] == ["b"]
     event(objects, "DELETED", body(name="b", version=11))
     assert objects.of(OTHER) == []
+
+
+APPLYING = replace(WATCH, field_manager="operator.example.com")
+
+
+def test_all_of_an_object_is_kept_for_an_apply() -> None:
+    """For runs of its owner, as long as events show what has become of it; no data of Secrets."""
+    objects = DependentObjects([APPLYING])
+
+    def newest(kind: str, owner: ObjectRef = OWNER) -> Json | None:
+        found = objects.newest(owner, ObjectRef.of(body(kind)))
+        return None if found is None else dict(json.loads(found))
+
+    plain = body("ConfigMap", data={"a": "b"}, metadata={"managedFields": [{"manager": "x"}]})
+    secret = body("Secret", data={"password": "eA=="})
+    deployment, deep = body(spec={"x": 1}), body("Service", spec={})
+    seen(objects, plain, secret, deployment, deep)
+    assert newest("ConfigMap") == plain
+    assert newest("Deployment") == deployment
+    assert newest("ConfigMap", OTHER) is None
+    assert newest("Secret") is newest("Service") is newest("Pod") is None
+    event(objects, "MODIFIED", plain, whole=False)  # that of the run's own write
+    assert newest("ConfigMap") == plain
+    event(objects, "MODIFIED", body("ConfigMap", version=11), whole=False)
+    assert newest("ConfigMap") is None
+    rolled_out = body(version=12, spec={"x": 1}, status={"replicas": 1})
+    event(objects, "MODIFIED", rolled_out)
+    seen(objects, deployment)  # a response that is older than the event
+    assert newest("Deployment") == rolled_out
+    objects.deleted_by_run(ObjectRef.of(body()))
+    assert newest("Deployment") is None
 
 
 @pytest.mark.parametrize("limit", [{"_MAX_OBJECTS": 3}, {"_MAX_BYTES": 1000}])

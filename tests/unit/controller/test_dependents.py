@@ -298,7 +298,7 @@ async def roll_out(subject: Dependents, stream: Stream, version: int) -> None:
     written = metadata(version, generation=version)
     begun = metadata(version + 1, generation=version)
     behind = Health(Readiness.READY, behind=True)
-    with subject.hold_events(OWNER), pytest.MonkeyPatch.context() as clock:
+    with pytest.MonkeyPatch.context() as clock, subject.hold_events(OWNER):
         subject.on_dependent(OWNER, CHILD, written, WATCH, behind, is_read=False)
         subject.on_write(OWNER, CHILD, str(version), "patch")
         await stream.send("MODIFIED", written, behind)

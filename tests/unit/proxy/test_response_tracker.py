@@ -27,6 +27,9 @@ class Ignored:
     def on_write(self, *_: Any) -> None:
         """Ignore a write."""
 
+    def newest(self, *_: Any) -> None:
+        """Know nothing."""
+
     def changed(self, *_: Any) -> None:
         """Ignore changed fields."""
 
