@@ -72,6 +72,7 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
 @click.option("--resource", type=_FILE, help="The custom resource for --project.")
 @click.option("--edit", metavar="FIELD=VALUE", help="An edit to measure: spec.replicas=3.")
 @click.option("--crd", "crds", type=_FILE, multiple=True, help="CRDs: a file or directory.")
+@click.option("--create", type=_FILE, multiple=True, help="Objects that must exist before.")
 @click.option("--watches-file", type=_FILE, help="Default: watches.yaml of the project.")
 @click.option("--exec-output", default="", help="What commands in Pods print.")
 def main(
@@ -84,6 +85,7 @@ def main(
     resource: Path | None,
     edit: str | None,
     crds: tuple[Path, ...],
+    create: tuple[Path, ...],
     watches_file: Path | None,
     exec_output: str,
 ) -> None:
@@ -95,7 +97,7 @@ def main(
         if resource is None:
             raise click.UsageError("--project needs --resource, the file of a custom resource")
         try:
-            found_project = read_project(project, resource, crds, watches_file)
+            found_project = read_project(project, resource, crds, watches_file, create)
             _compare(console, found_project, edit, exec_output, 1 if quick else 3)
         except (BenchError, ClusterError) as error:
             _fail(console, error)

@@ -74,6 +74,8 @@ class Side:
     def create(self) -> None:
         """Create the resource, and measure until no run follows."""
         api, namespace = self.site.api, self.site.namespace
+        for each in self.project.objects:
+            api.create_object(namespace, each)
 
         def is_installed() -> bool:
             self.site.ended()

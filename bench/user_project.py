@@ -60,6 +60,8 @@ class UserProject:
     definitions: tuple[Json, ...]
     environment: Mapping[str, str]
     """Variables of the operator's container in the project's manifests."""
+    objects: tuple[Json, ...] = ()
+    """What has to exist before the resource, in its namespace."""
 
     @property
     def kind(self) -> Kind:
@@ -83,7 +85,11 @@ class UserProject:
 
 
 def read_project(
-    folder: Path, resource: Path, crds: Sequence[Path] = (), watches: Path | None = None
+    folder: Path,
+    resource: Path,
+    crds: Sequence[Path] = (),
+    watches: Path | None = None,
+    create: Sequence[Path] = (),
 ) -> UserProject:
     """Read a project. Raises BenchError with the file, the field and what to do."""
     if not folder.is_dir():
@@ -99,7 +105,12 @@ def read_project(
             f"no CRD of {body['kind']} ({body['apiVersion']}) in {searched}; name it with --crd"
         )
     return UserProject(
-        folder.resolve(), watch, body, tuple(found.values()), dict(_environment(folder))
+        folder.resolve(),
+        watch,
+        body,
+        tuple(found.values()),
+        dict(_environment(folder)),
+        tuple(each for file in create for each in _documents(file) if each),
     )
 
 

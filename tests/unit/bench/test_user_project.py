@@ -45,6 +45,18 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
+def test_objects_that_have_to_exist_are_read(project: Path) -> None:
+    """All documents of all files; a file that is missing is named."""
+    first, second = project / "a.yaml", project / "b.yaml"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
+    first.write_text(f"---\n{yaml.safe_dump(account)}---\n{yaml.safe_dump(account)}")
+    second.write_text(yaml.safe_dump(account))
+    found = read_project(project, project / "sample.yaml", create=[first, second])
+    assert found.objects == (account,) * 3
+    with pytest.raises(BenchError, match="c.yaml: No such file"):
+        read_project(project, project / "sample.yaml", create=[project / "c.yaml"])
+
+
 def test_a_project_is_copied_with_the_watch_of_the_resource(project: Path, tmp_path: Path) -> None:
     """Without its period, and with the copy's paths instead of those of the image."""
     found = read_project(project, project / "sample.yaml")
