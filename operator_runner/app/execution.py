@@ -32,10 +32,12 @@ class RunAccess:
         self._dependents = dependents
 
     @contextmanager
-    def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
+    def grant(
+        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool, is_new: bool
+    ) -> Iterator[str]:
         """See `reconcile.protocols.Access`."""
         with (
-            self._dependents.hold_events(ObjectRef.of(owner)),
+            self._dependents.hold_events(ObjectRef.of(owner), is_new=is_new),
             self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
         ):
             yield kubeconfig
@@ -48,7 +50,7 @@ class WriteObserver:
         """Combine both."""
         self.on_dependent = dependents.on_dependent
         self.on_own_write = dependents.on_own_write
-        self.newest = dependents.objects.newest
+        self.newest = dependents.newest
         self._dependents = dependents
         self._runs = runs
 

@@ -534,6 +534,10 @@ class Cause:
         return f"{self.trigger.value}: {self.detail}" if self.detail else self.trigger.value
 
 
+CREATED = Cause(Trigger.SPEC, "created")
+"""The cause of the first run of a resource that was created while it was watched."""
+
+
 def describe(causes: Iterable[Cause]) -> str:
     """Format causes: `spec: spec.size; dependent: Deployment default/web deleted`."""
     return "; ".join(dict.fromkeys(str(cause) for cause in causes))

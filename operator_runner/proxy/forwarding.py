@@ -191,9 +191,14 @@ class Forwarder:
         if not _accepts_older(request) or (read := _tracked_request(request, grant, info)) is None:
             return None
         body = await self._tracker.newest(read)
-        if body is not None and self._recorder is not None:
+        if body is None:
+            return None
+        if self._recorder is not None:
             await self._recorder.record(request, grant, None, HTTPStatus.OK)
-        return None if body is None else web.Response(body=body, content_type=JSON)
+        if body:
+            return web.Response(body=body, content_type=JSON)
+        missing = f'{read.info.resource} "{read.info.name}" not found'
+        return StatusError(HTTPStatus.NOT_FOUND, missing, own=False).response()
 
     def _check_impersonation(self, request: web.BaseRequest) -> None:
         """Raise StatusError if run and operator impersonate: a request has one such user."""

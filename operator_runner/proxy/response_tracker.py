@@ -77,8 +77,11 @@ class ResponseObserver(Protocol):
         empty if the API server does not return it, as for most deletions.
         """
 
-    def newest(self, owner: ObjectRef, dependent: ObjectRef) -> bytes | None:
-        """Return an object of `owner` in JSON as it was seen last; None if it is not known."""
+    def newest(self, owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bytes | None:
+        """Return an object of `owner` in JSON as it was seen last.
+
+        It is empty if the object is expected to be missing, and None if nothing is known.
+        """
 
     def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
         """Note the fields that a write of `owner`'s run has changed, one at least.
@@ -124,7 +127,8 @@ class ResponseTracker:
     async def newest(self, tracked: TrackedRequest) -> bytes | None:
         """Return the object of a read as it was seen last, and track it; None if it is not known.
 
-        It may have changed since: only a write with its resourceVersion shows that.
+        It is empty if the object should be missing. It may have changed since: only a write with
+        its resourceVersion, or with that of a missing object, shows that.
         """
         info = tracked.info
         if tracked.method != "GET" or not info.name:
@@ -134,9 +138,12 @@ class ResponseTracker:
         except ApiError:
             return None  # the API server tells the run
         ref = ObjectRef(kind.gvk, info.namespace, info.name)
-        body = self._observer.newest(tracked.grant.owner.ref, ref)
-        if body is not None:
+        grant = tracked.grant
+        body = self._observer.newest(grant.owner.ref, ref, grant.watch)
+        if body:
             await self.track(tracked, _JSON, body)
+        elif body is not None:
+            tracked.note_read({})
         return body
 
     async def track(

@@ -17,6 +17,7 @@ import structlog
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import short_duration
 from operator_runner.core.model import (
+    CREATED,
     EventSpec,
     Json,
     ObjectRef,
@@ -285,7 +286,13 @@ class PlayRunner:
             _log.warning(
                 _TEMPLATE_WARNING, fields=fields, hint="markUnsafe: true, or --mark-unsafe"
             )
-        access = self._deps.access.grant(run.body, watch, run.run_id, of_finalizer=run.is_deletion)
+        access = self._deps.access.grant(
+            run.body,
+            watch,
+            run.run_id,
+            of_finalizer=run.is_deletion,
+            is_new=CREATED in run.causes,
+        )
         with access as kubeconfig:
             async with AsyncExitStack() as stack:
                 contexts = [observer.playing(run) for observer in self._observers]

@@ -55,12 +55,13 @@ class Access(Protocol):
     """Gives a run access to the API."""
 
     def grant(
-        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool
+        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool, is_new: bool
     ) -> AbstractContextManager[str]:
         """Return the text of a kubeconfig that is valid inside the block, for this run alone.
 
         What the run creates with it is owned by `owner`. `of_finalizer` is True for the run of a
-        finalizer, whose ConfigMaps outlive the resource.
+        finalizer, whose ConfigMaps outlive the resource, `is_new` for the first run of one that
+        has just been created, whose objects are expected to be missing.
         """
 
 

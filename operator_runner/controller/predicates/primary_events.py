@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from operator_runner.core.model import LAST_APPLIED, Cause, Json, Trigger, Watch, desired_state
+from operator_runner.core.model import (
+    CREATED,
+    LAST_APPLIED,
+    Cause,
+    Json,
+    Trigger,
+    Watch,
+    desired_state,
+)
 from operator_runner.core.object_diff import changed_paths, summarize
 from operator_runner.reconcile.annotations import (
     ANNOTATIONS,
@@ -103,7 +111,7 @@ def reconcile_cause(
     if not (new.selected or new.deselected or new.deleting):
         return None
     if old is None:
-        return Cause(Trigger.START) if listed else Cause(Trigger.SPEC, "created")
+        return Cause(Trigger.START) if listed else CREATED
     return _change(old, new, watch)
 
 

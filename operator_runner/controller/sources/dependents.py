@@ -140,6 +140,8 @@ class Dependents:
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
         self._unowned: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
+        self._new: set[ObjectRef] = set()
+        """Owners of which the first run is in progress."""
         self._debouncer = Debouncer(enqueue, readiness_wait)
         self._unready: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
         """The objects of each owner that are not ready."""
@@ -308,10 +310,22 @@ class Dependents:
         """Record that a run wrote the resource that it reconciles."""
         self.writes.record_edit(owner, metadata)
 
+    def newest(self, owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bytes | None:
+        """Return an object of `owner` as it was seen last; see `ResponseObserver`."""
+        known = self.objects.newest(owner, dependent)
+        if known is not None or owner not in self._new or dependent in self._objects:
+            return known
+        return b"" if _is_watched(owner, dependent, watch) else None
+
     @contextmanager
-    def hold_events(self, owner: ObjectRef) -> Iterator[None]:
-        """Defer the events of an owner during its run, until all its own writes are known."""
+    def hold_events(self, owner: ObjectRef, *, is_new: bool = False) -> Iterator[None]:
+        """Defer the events of an owner during its run, until all its own writes are known.
+
+        `is_new` is whether it has just been created, so that its objects should be missing.
+        """
         self._running[owner] = []
+        if is_new:
+            self._new.add(owner)
         self.writes.begin(owner)
         if self._wake_on is not None:
             self._wake_on.run_started(owner)
@@ -322,6 +336,7 @@ class Dependents:
         finally:
             self._run_seconds[owner] = asyncio.get_running_loop().time() - began
             held = self._running.pop(owner)
+            self._new.discard(owner)
             self._coalesce([each for ref, event in held for each in self._process(ref, event)])
             if not self._running:
                 self._unowned.clear()

@@ -81,9 +81,9 @@ class Recorder:
         assert owner.gvk in OWNER_GVKS
         self.changes.extend(changes)
 
-    def newest(self, owner: ObjectRef, dependent: ObjectRef) -> bytes | None:
+    def newest(self, owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bytes | None:
         """Return what a test has set."""
-        assert owner.gvk in OWNER_GVKS
+        assert (owner.gvk, watch.gvk) == (OWNER_GVK, OWNER_GVK)
         return self.known.get(dependent)
 
     def on_own_write(self, owner: ObjectRef, metadata: Json) -> None:

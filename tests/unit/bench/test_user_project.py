@@ -53,7 +53,7 @@ def test_objects_that_have_to_exist_are_read(project: Path) -> None:
     second.write_text(yaml.safe_dump(account))
     found = read_project(project, project / "sample.yaml", create=[first, second])
     assert found.objects == (account,) * 3
-    with pytest.raises(BenchError, match="c.yaml: No such file"):
+    with pytest.raises(BenchError, match=r"c\.yaml: No such file"):
         read_project(project, project / "sample.yaml", create=[project / "c.yaml"])
 
 

@@ -643,3 +643,22 @@ def test_a_replaced_object_is_a_change() -> None:
     """An object of the same name with another uid is not the one that was made."""
     other = Version.of(metadata(11, uid="u2"))
     assert difference(Version.of(metadata(10)), other) == "replaced"
+
+
+async def test_objects_of_a_new_resource_should_be_missing() -> None:
+    """In its first run; not those that another resource owns, or that are not watched."""
+    cluster_role = ObjectRef(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"), "", "child")
+    async with dependents() as (subject, _, _):
+
+        def newest(ref: ObjectRef, watch: Watch = WATCH) -> bytes | None:
+            return subject.newest(OWNER, ref, watch)
+
+        with subject.hold_events(OWNER):
+            assert newest(CHILD) is None
+        with subject.hold_events(OWNER, is_new=True):
+            assert newest(CHILD) == b""
+            assert newest(CHILD, replace(WATCH, blacklist=frozenset({CHILD.gvk}))) is None
+            assert newest(cluster_role) is None
+            subject.on_dependent(replace(OWNER, name="other"), CHILD, metadata(10), WATCH)
+            assert newest(CHILD) is None
+        assert newest(replace(CHILD, name="new")) is None

@@ -19,6 +19,7 @@ from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import RunError
 from operator_runner.core.json_bounds import decode
 from operator_runner.core.model import (
+    CREATED,
     GVK,
     Cause,
     FieldChange,
@@ -342,6 +343,14 @@ async def test_a_finalizer_is_added_runs_and_is_removed() -> None:
     assert await cluster.get(REF) is None
     assert await case.reconciler.reconcile(REF, [Cause(Trigger.DELETION)]) == Gone()
     assert case.executor.forgotten == [REF]
+
+
+async def test_the_first_run_of_a_new_resource_is_known() -> None:
+    """It is the one with the cause of the creation, whatever else has happened."""
+    case = Case(PLAIN, FakeCluster(resource()))
+    for causes in ([Cause(Trigger.RETRY), CREATED], SPEC, [Cause(Trigger.START)]):
+        await case.reconciler.reconcile(REF, causes)
+    assert case.access.is_new == [True, False, False]
 
 
 @pytest.mark.parametrize("content", [CLEANUP, MAIN, None])
