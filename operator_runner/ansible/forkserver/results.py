@@ -9,6 +9,8 @@ ansible-core tags each text of a role with its origin. `copy.deepcopy` does not 
 it takes a text apart, with all its tags, to build an equal one. Each include of a role copies the
 files of the role; each lookup of a template and each task of kubernetes.core copies all variables.
 Tagged scalars and tags are immutable, as are the scalars of Python, which are not copied either.
+Each task reads the cached facts (`set_fact` with `cacheable`) from JSON; for each tag in it
+`typing.get_type_hints` evaluated the types of its fields: a quarter of the play of Galaxy.
 
 ansible-core attributes a deprecation to the calling plugin. It needs one frame, but
 `inspect.stack` describes all of them, and searches files and loaded modules for each. The action
@@ -19,10 +21,12 @@ source code are left out, because ansible-core does not use them.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import sys
+import typing
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from ansible._internal._templating._datatag import _JinjaConstTemplate
@@ -33,10 +37,11 @@ from operator_runner.ansible.patches.replacing import replace, wrap
 
 
 def install_deep_copies() -> None:
-    """Have tagged values copied by this function, in this process and its forks."""
-    replace(
-        "ansible.module_utils._internal._datatag:AnsibleTaggedObject.__deepcopy__", _copy_tagged
-    )
+    """Have tagged values copied and read by these functions, in this process and its forks."""
+    module = "ansible.module_utils._internal._datatag"
+    replace(f"{module}:AnsibleTaggedObject.__deepcopy__", _copy_tagged)
+    hints = functools.cache(typing.get_type_hints)
+    replace(f"{module}:t", SimpleNamespace(**{**vars(typing), "get_type_hints": hints}))
 
 
 def _copy_tagged(value: Any, memo: dict[int, Any]) -> Any:

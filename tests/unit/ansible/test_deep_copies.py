@@ -1,13 +1,17 @@
-"""Copies of tagged values are those of `copy.deepcopy`."""
+"""Copies of tagged values are those of `copy.deepcopy`; cached facts are read with their tags."""
 
 from __future__ import annotations
 
 import copy
+import json
+import typing
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ansible._internal._datatag._tags import Origin, TrustedAsTemplate
+from ansible._internal._json._profiles import _cache_persistence
+from ansible.module_utils._internal import _datatag
 from ansible.module_utils._internal._datatag import AnsibleTaggedObject
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +25,7 @@ def _installed() -> Iterator[None]:
     results.install_deep_copies()
     yield
     del AnsibleTaggedObject.__deepcopy__
+    _datatag.t = typing
 
 
 def _tagged(value: Any) -> Any:
@@ -78,3 +83,11 @@ def test_references_within_a_value_are_kept() -> None:
     assert copied["a"] is copied["b"]
     assert copied["a"] is not shared
     assert copied["self"] is copied
+
+
+@given(st.dictionaries(st.text(), _scalars.map(_tagged) | st.lists(_scalars.map(_tagged))))
+def test_cached_facts_are_read_with_their_tags(facts: dict[str, Any]) -> None:
+    """The types of the fields of a tag are evaluated once for its class, not for each tag."""
+    text = json.dumps(facts, cls=_cache_persistence.Encoder)
+    assert _shape(json.loads(text, cls=_cache_persistence.Decoder)) == _shape(facts)
+    assert _datatag.t.get_type_hints(Origin) is _datatag.t.get_type_hints(Origin)
