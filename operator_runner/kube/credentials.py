@@ -8,7 +8,6 @@ impersonation, renewal while the operator runs, and errors that name the file an
 from __future__ import annotations
 
 import asyncio
-import binascii
 import os
 import ssl
 import time
@@ -66,14 +65,14 @@ _LOAD_ERRORS = (
     KeyError,
     TypeError,
     ValueError,
-    binascii.Error,
 )
 """The loader does not validate: an invalid file raises any of these."""
 
 _OF_HEADER_NAMES = "!#$&'*+^`|"
 """What a header's name may have beside letters, digits, `-`, `.`, `_` and `~` (RFC 9110)."""
+_CERTIFICATE_FILES = ("certificate-authority", *CREDENTIAL_PATHS[:2])
 _EXCLUSIVE = (
-    *((each, f"{each}-data") for each in ("certificate-authority", *CREDENTIAL_PATHS[:2])),
+    *((each, f"{each}-data") for each in _CERTIFICATE_FILES),
     *(("insecure-skip-tls-verify", f"certificate-authority{each}") for each in ("", "-data")),
     *((one, other) for one in ("token", "tokenFile") for other in ("username", "password")),
     ("auth-provider", "exec"),
@@ -88,17 +87,15 @@ _log = structlog.get_logger(__name__)
 class Credentials:
     """Server, namespace and TLS context; `header()` is the current Authorization header."""
 
-    def __init__(self, configuration: Any, namespace: str, source: _Selected | None = None) -> None:
-        """Take a loaded kubernetes Configuration; `source` can load it again."""
+    def __init__(self, configuration: Any, source: _Selected) -> None:
+        """Take the kubernetes Configuration that `source` has loaded and can load again."""
         self.server: str = configuration.host.rstrip("/")
-        self.namespace = namespace
+        self.namespace = source.namespace
         self.proxy = _proxy(configuration)
         self.tls_name: str | None = configuration.tls_server_name
-        self.impersonation = CIMultiDictProxy(
-            CIMultiDict() if source is None else _impersonation(source.user)
-        )
+        self.impersonation = CIMultiDictProxy(_impersonation(source.user))
         """The Impersonate-* headers of all requests; empty without `as`."""
-        self.compression = source is None or not source.cluster.get("disable-compression")
+        self.compression = not source.cluster.get("disable-compression")
         self.ssl_context, self._certificates = _ssl_context(configuration)
         self._configuration = configuration
         self._source = source
@@ -109,44 +106,29 @@ class Credentials:
 
         A failed renewal is logged, and the old header is returned: it may still be valid.
         """
-        if self._source is not None:
-            await self._renew_when_due(self._source)
-            return _header(self._configuration)
-        try:
-            settings = await self._configuration.auth_settings()
-        except (ConfigException, OSError) as error:
-            # The service account's token file could not be read.
-            _log.warning("Cannot renew credentials", error=str(error))
-            return _header(self._configuration)
-        value: str | None = settings.get("BearerToken", {}).get("value")
-        return value.strip() if value else None
+        if time.monotonic() >= self._source.renew_at:
+            async with self._lock:
+                if time.monotonic() >= self._source.renew_at:
+                    await self._reload()
+        return _header(self._configuration)
 
     async def renew(self) -> bool:
         """Load the credentials again after a 401; return whether they have changed.
 
         Renewed certificates are in a new `ssl_context`.
         """
-        if self._source is None:
-            return False
         before = self._state()
         async with self._lock:
             if before == self._state():
-                await self._reload(self._source)
+                await self._reload()
         return before != self._state()
 
     def _state(self) -> tuple[str | None, bytes]:
         return _header(self._configuration), self._certificates
 
-    async def _renew_when_due(self, source: _Selected) -> None:
-        if time.monotonic() < source.renew_at:
-            return
-        async with self._lock:
-            if time.monotonic() >= source.renew_at:
-                await self._reload(source)
-
-    async def _reload(self, source: _Selected) -> None:
+    async def _reload(self) -> None:
         try:
-            configuration = await source.load()
+            configuration = await self._source.load()
             context, certificates = _ssl_context(configuration)
         except _LOAD_ERRORS as error:
             _log.warning("Cannot renew credentials", error=_problem(error))
@@ -158,7 +140,7 @@ class Credentials:
 
 @dataclass(slots=True)
 class _Selected:
-    """What a context of the kubeconfig selects; loads its credentials as often as needed.
+    """What a context of the kubeconfig selects, or a Pod has; loads it as often as needed.
 
     Paths are absolute.
     """
@@ -185,7 +167,11 @@ class _Selected:
             "users": [{"name": "it", "user": {k: v for k, v in user.items() if k != "exec"}}],
         }
         configuration = Configuration(host="")
-        await _kube_config.KubeConfigLoader(config, "it").load_and_set(configuration)
+        try:
+            await _kube_config.KubeConfigLoader(config, "it").load_and_set(configuration)
+        except _LOAD_ERRORS as error:
+            field = "auth-provider of the user: " if "auth-provider" in user else ""
+            raise ConfigError(f"{field}{_problem(error)}") from error
         return configuration
 
 
@@ -290,7 +276,7 @@ async def load(kubeconfig: Path | None, context: str = "") -> Credentials:
     if (files := _files(kubeconfig, only_files=bool(context))) is not None:
         return await _from_files(*files, context)
     if not context and is_in_pod():
-        return _from_service_account()
+        return await _from_service_account()
     home = _home()
     raise ConfigError(
         "no Kubernetes cluster configured: KUBECONFIG is unset, and neither a service account nor "
@@ -331,16 +317,20 @@ def _home() -> Path:
     return Path.home() / ".kube" / "config"
 
 
-def _from_service_account() -> Credentials:
-    mounted = Path(_in_cluster.SERVICE_TOKEN_FILENAME).parent
-    configuration = Configuration(host="")
+async def _from_service_account() -> Credentials:
+    """Read the files in the Pod as those of a kubeconfig, as client-go does (rest/config.go)."""
+    token, authority = Path(_in_cluster.SERVICE_TOKEN_FILENAME), _in_cluster.SERVICE_CERT_FILENAME
+    names = (_in_cluster.SERVICE_HOST_ENV_NAME, _in_cluster.SERVICE_PORT_ENV_NAME)
+    host, port = (os.environ.get(name, "") for name in names)
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    cluster = {"server": server, "certificate-authority": authority}
     try:
-        _in_cluster.load_incluster_config(configuration)
-        namespace = (mounted / "namespace").read_text().strip()
-        return Credentials(configuration, namespace)
-    except (ConfigException, OSError) as error:
+        namespace = token.with_name("namespace").read_text().strip()
+        source = _Selected(cluster, {"tokenFile": str(token)}, namespace)
+        return Credentials(await source.load(), source)
+    except _LOAD_ERRORS as error:
         raise ConfigError(
-            f"service account {mounted}: {error}; set "
+            f"service account {token.parent}: {error}; set "
             "automountServiceAccountToken: true for the Pod, or set KUBECONFIG"
         ) from error
 
@@ -352,7 +342,7 @@ async def _from_files(files: str, source: str, context: str) -> Credentials:
         raise ConfigError(f"{source}={files}: no such file; set it to an existing kubeconfig")
     try:
         selected = _select(read_kubeconfigs(paths), context)
-        return Credentials(await selected.load(), selected.namespace, selected)
+        return Credentials(await selected.load(), selected)
     except _LOAD_ERRORS as error:
         raise ConfigError(
             f"{source}={files}: {_problem(error)}; "
@@ -379,11 +369,16 @@ def _select(config: MergedKubeconfig, context: str) -> _Selected:
     user = config.users.get(str(user_name), None if user_name else {})
     if user is None:
         raise KubeconfigError(f"context {name}: unknown user {user_name} in users")
+    _check_user(user, str(user_name))
     for entry, owner in ((cluster, f"cluster {cluster_name}"), (user, f"user {user_name}")):
         for both in _EXCLUSIVE:
             if set(both) <= entry.keys():
                 raise KubeconfigError(f"{owner} has both {' and '.join(both)}: remove one of them")
-    _check_user(user, str(user_name))
+        for name in _CERTIFICATE_FILES:
+            try:
+                Path(entry.get(name, os.devnull)).open("rb").close()
+            except OSError as error:
+                raise KubeconfigError(f"{owner}: {name}: {_problem(error)}") from error
     return _Selected(_with_server(cluster), user, str(chosen.get("namespace") or "default"))
 
 
@@ -412,15 +407,11 @@ def _check_user(user: Json, name: str) -> None:
         raise KubeconfigError(
             f"user {name}: unknown auth-provider {provider['name']}: use `exec` {cure}"
         )
-    if _is_one_missing(user, "client-certificate", "client-key"):
+    pair = [each in user or f"{each}-data" in user for each in _CERTIFICATE_FILES[1:]]
+    if any(pair) and not all(pair):
         raise KubeconfigError(
             f"user {name} has only one of client certificate and key: add the other"
         )
-
-
-def _is_one_missing(user: Json, *fields: str) -> bool:
-    found = {field in user or f"{field}-data" in user for field in fields}
-    return len(found) > 1
 
 
 def _problem(error: Exception) -> str:
@@ -446,14 +437,20 @@ def _header(configuration: Any) -> str | None:
 
 def _ssl_context(configuration: Any) -> tuple[ssl.SSLContext, bytes]:
     """Return the context for TLS, and the certificates in it."""
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    field = "certificate-authority"
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            field = "client-certificate or client-key"
+            context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    except ssl.SSLError as error:
+        reason = error.reason or "unreadable"
+        raise ConfigError(f"{field}: {reason}: expected PEM, and base64 of it in -data") from error
     # Go, and so kubectl, accepts cluster CAs that fail X509_STRICT.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
     files = filter(None, (configuration.ssl_ca_cert, configuration.cert_file))
     certificates = b"".join(Path(file).read_bytes() for file in files)
     # The package writes inline keys to temporary files; remove them at once.

@@ -185,6 +185,7 @@ def _with_plugin(script: str = "", **fields: Any) -> dict[str, Any]:
 _VERSION = "client.authentication.k8s.io/v1"
 _ANSWER = json.dumps({"apiVersion": _VERSION, "kind": "ExecCredential", "status": {}})
 _KEY = json.dumps({"clientKeyData": "k"})
+_NOT_PEM = "bm90IFBFTQ=="
 
 
 @pytest.mark.parametrize(
@@ -245,6 +246,26 @@ _KEY = json.dumps({"clientKeyData": "k"})
             id="provider",
         ),
         pytest.param(_with_user(**{"client-key": "k"}), "only one of client", id="key"),
+        pytest.param(
+            _with_user(**{"client-certificate": "absent", "client-key": "k"}),
+            "user u: client-certificate: cannot read .*/absent: No such file or directory",
+            id="no certificate",
+        ),
+        pytest.param(
+            _with_cluster(**{"certificate-authority-data": _NOT_PEM}),
+            "certificate-authority: NO_CERTIFICATE_OR_CRL_FOUND: expected PEM",
+            id="an authority that is not PEM",
+        ),
+        pytest.param(
+            _with_user(**{"client-certificate-data": _NOT_PEM, "client-key-data": _NOT_PEM}),
+            "client-certificate or client-key: .*: expected PEM",
+            id="a certificate that is not PEM",
+        ),
+        pytest.param(
+            _with_user(**{"auth-provider": {"name": "oidc", "config": {"id-token": "a.b.c"}}}),
+            "auth-provider of the user: ",
+            id="token of OIDC",
+        ),
         pytest.param(
             _with_user(tokenFile="absent"),
             "cannot read .*/absent: No such file or directory; correct its path",
