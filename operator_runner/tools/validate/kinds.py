@@ -33,7 +33,7 @@ def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tupl
             yield gvk, f"{gvk} has no CRD in the project; {hint}"
 
 
-_API_VERSION = re.compile(r"""^[^#\n]*\bapi_?[vV]ersion["']?: *["']?([a-z][a-z0-9.-]*)/(v\d\w*)""")
+_API_VERSION = re.compile(r"""^[^#\n]*\bapi_?[vV]ersion["']?: *["']?([a-zA-Z][\w.-]*)/(v\d\w*)""")
 _GROUPS = frozenset({"apps", "autoscaling", "batch", "extensions", "policy"})
 """Groups of Kubernetes without a dot, which groups of CRDs must have."""
 _NEAR, _ONE_LETTER_OFF = 0.75, 0.9
@@ -57,7 +57,7 @@ def misspelt_groups(text: str, known: Collection[str]) -> Iterator[tuple[int, st
         group, version = found.groups()
         is_plain = "." not in group
         cutoff = _NEAR if is_plain else _ONE_LETTER_OFF
-        near = [f"{each}/" for each in difflib.get_close_matches(group, known, 1, cutoff)]
+        near = [f"{each}/" for each in difflib.get_close_matches(group.lower(), known, 1, cutoff)]
         if near := [""] if group == "core" else near:
             message = f"unknown group in apiVersion {group}/{version}"
             yield number, f"{message}: did you mean {near[0]}{version}?", is_plain
@@ -65,9 +65,9 @@ def misspelt_groups(text: str, known: Collection[str]) -> Iterator[tuple[int, st
 
 def incomplete(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tuple[GVK, str]]:
     """Yield kinds whose CRD drops a field of the status that the operator writes, with a hint."""
-    schemas = dict(_schemas(objects))
+    found = dict(schemas(objects))
     for watch in watches:
-        schema = schemas.get(watch.gvk, {_OPEN: True})
+        schema = found.get(watch.gvk, {_OPEN: True})
         if watch.schedule is not None and not _keeps(schema, "status", LAST_FIELD):
             yield watch.gvk, _text(watch, f"status.{LAST_FIELD}, which `schedule` needs", _TICKS)
         # A schema without a status says nothing about its fields.
@@ -114,7 +114,8 @@ def _served(objects: Iterable[Json]) -> Iterator[GVK]:
     yield from (gvk for gvk, version in _versions(objects) if version.get("served"))
 
 
-def _schemas(objects: Iterable[Json]) -> Iterator[tuple[GVK, Json]]:
+def schemas(objects: Iterable[Json]) -> Iterator[tuple[GVK, Json]]:
+    """Yield the kinds of CRDs, each with its schema; `{}` if it has none."""
     for gvk, version in _versions(objects):
         yield gvk, mapping(mapping(version.get("schema")).get("openAPIV3Schema"))
 

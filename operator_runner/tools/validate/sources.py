@@ -236,11 +236,9 @@ class Sources:
             elif (found := self.layout.file(reference.kind, name, path)) is None:
                 if Path(name).is_absolute():
                     continue  # the image may have it
-                hint = {"template": "templates/", "file": "files/"}.get(reference.kind, "")
-                where = f" in {hint}" if hint else ""
-                message = f"there is no {reference.kind} file {name}{where}"
-                if reference.kind == "file":
-                    message = f"there is no file {name}{where}"
+                kind = "" if reference.kind == "file" else f"{reference.kind} "
+                places = {"template": " in templates/", "file": " in files/"}
+                message = f"there is no {kind}file {name}{places.get(reference.kind, '')}"
                 self.found.append(Finding(path, line_of(name), message + self.similar(name)))
             elif reference.kind != "file" and found.is_file():
                 self._pending.append((found, owner, reference.kind))

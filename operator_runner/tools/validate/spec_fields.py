@@ -17,6 +17,7 @@ from operator_runner.core.model import Json, Watch
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.reconcile.variables import META, SCHEDULE_TIME, object_name
 from operator_runner.tools.validate.expressions import ITEM, AttributeUse, Path, Uses
+from operator_runner.tools.validate.kinds import schemas
 from operator_runner.tools.validate.values import listed, mapping
 
 _OPEN = "x-kubernetes-preserve-unknown-fields"
@@ -49,21 +50,20 @@ class SpecFields:
             self.has_facts and other.has_facts,
         )
 
-    def keys_at(self, path: Path) -> frozenset[str] | None:
-        """Return the keys that a map of a resource has as a variable; None: unknown or open."""
-        if path[0] not in self.schemas:
-            return None
-        schema: Any = self.schemas[path[0]]
+    def inside(self, path: Path) -> SpecFields:
+        """Return the fields of the object at this path; none, and open, if it is unknown."""
+        schema: Any = self.schemas.get(path[0])
         for name in path[1:]:
-            if name == ITEM:
-                schema = schema.get("items")
-            else:
-                properties = mapping(schema.get("properties"))
-                schema = {self._name(key): each for key, each in properties.items()}.get(name)
-            if not isinstance(schema, dict):
-                return None
-        is_closed = mapping(schema.get("properties")) and not _is_open(schema)
-        return frozenset(map(self._name, schema["properties"])) if is_closed else None
+            schema = mapping(schema).get("items") if name == ITEM else self._named(schema).get(name)
+        return SpecFields(
+            self._named(schema),
+            is_open=_is_open(mapping(schema)),
+            is_snake_case=self.is_snake_case,
+        )
+
+    def _named(self, schema: Any) -> dict[str, Json]:
+        properties = mapping(mapping(schema).get("properties"))
+        return {self._name(key): mapping(each) for key, each in properties.items()}
 
     def _name(self, key: str) -> str:
         return to_snake(str(key)) if self.is_snake_case else str(key)
@@ -78,7 +78,8 @@ def spec_fields(watch: Watch, objects: Iterable[Json]) -> SpecFields:
     for cleanup in (watch.finalizer, watch.deselection):
         if cleanup is not None:
             others |= set(cleanup.vars)
-    schema = next(filter(None, (_spec_schema(watch, each) for each in objects)), None)
+    crd = dict(schemas(objects)).get(watch.gvk)
+    schema = None if crd is None else mapping(mapping(crd.get("properties")).get("spec"))
     properties = {
         str(key): each for key, each in mapping(mapping(schema).get("properties")).items()
     }
@@ -92,23 +93,6 @@ def spec_fields(watch: Watch, objects: Iterable[Json]) -> SpecFields:
         # A playbook is a play of its own.
         watch.gather_facts or watch.content.role is None,
     )
-
-
-def _spec_schema(watch: Watch, body: Json) -> Json | None:
-    if body.get("kind") != "CustomResourceDefinition":
-        return None
-    spec = mapping(body.get("spec"))
-    if (spec.get("group"), mapping(spec.get("names")).get("kind")) != (
-        watch.gvk.group,
-        watch.gvk.kind,
-    ):
-        return None
-    for version in map(mapping, listed(spec.get("versions"))):
-        if version.get("name") == watch.gvk.version:
-            schema = mapping(mapping(version.get("schema")).get("openAPIV3Schema"))
-            found = mapping(schema.get("properties")).get("spec")
-            return found if isinstance(found, dict) else {}
-    return None
 
 
 def _is_open(schema: Json) -> bool:
@@ -175,24 +159,44 @@ def disagreements(data: Any, fields: SpecFields, definitions: Definitions) -> It
     options = main.get("options") if isinstance(main, dict) else None
     if not isinstance(options, dict):
         return
-    known = {*fields.schemas, *fields.others, *definitions.defaults, *definitions.others}
-    is_open = fields.is_open or definitions.is_open
-    for name, option in options.items():
-        if not isinstance(option, dict):
-            continue
-        if name in fields.schemas:
-            yield from _type_problems(name, option, fields.schemas[name])
-        elif fields.is_snake_case and to_snake(str(name)) in fields.schemas:
-            hint = f"spec fields are in snake case here: {to_snake(str(name))}"
-            is_missing = option.get("required") is True and name not in known and not is_open
-            yield name, f"option {name} is never set: {hint}", is_missing
-        elif option.get("required") is True and name not in known and not is_open:
-            hint = "add the field to the CRD, or remove `required`"
-            yield name, f"option {name} is required, and the CRD has no such field; {hint}", True
+    known = {*fields.others, *definitions.defaults, *definitions.others}
+    yield from _option_problems(options, fields, fields.is_open or definitions.is_open, known)
     missing = sorted(set(fields.schemas) - set(options))
     if missing and options:
         message = f"no option for {', '.join(missing)} of the CRD"
         yield main, f"{message}; add it, so that its type is checked", False
+
+
+def _option_problems(
+    options: Json, fields: SpecFields, is_open: bool, known: Collection[str] = ()
+) -> Iterator[Problem]:
+    for name, option in options.items():
+        if not isinstance(option, dict):
+            continue
+        is_missing = option.get("required") is True and name not in known and not is_open
+        if name in fields.schemas:
+            yield from _type_problems(name, option, fields.schemas[name])
+            if name not in known:  # tasks may pass objects of their own to a role
+                yield from _nested_problems(name, option, fields)
+        elif fields.is_snake_case and to_snake(str(name)) in fields.schemas:
+            hint = f"spec fields are in snake case here: {to_snake(str(name))}"
+            yield name, f"option {name} is never set: {hint}", is_missing
+        elif is_missing:
+            hint = "add the field to the CRD, or remove `required`"
+            yield name, f"option {name} is required, and the CRD has no such field; {hint}", True
+
+
+def _nested_problems(name: str, option: Json, owner: SpecFields) -> Iterator[Problem]:
+    """Yield where the options of an object, or of those of a list, differ from its fields."""
+    options, kind = option.get("options"), (option.get("type"), option.get("elements"))
+    if not isinstance(options, dict) or (kind[0] != "dict" and kind != ("list", "dict")):
+        return
+    fields = owner.inside((name,) if kind[0] == "dict" else (name, ITEM))
+    yield from _option_problems(options, fields, fields.is_open)
+    aliases = {alias for each in options.values() for alias in listed(mapping(each).get("aliases"))}
+    if missing := ", ".join(sorted(set(fields.schemas) - set(options) - aliases)):
+        message = f"option {name} has no option for {missing} of the CRD"
+        yield option, f"{message}; add it, because Ansible refuses other keys than options", True
 
 
 def _type_problems(
@@ -279,8 +283,9 @@ def _unknown_key(
     *owner, key = access.path
     if owner[0] in definitions.others or key in _METHODS or not fields.is_snake_case:
         return None
-    keys = fields.keys_at(tuple(owner))
-    if keys is None or key in keys:
+    found = fields.inside(tuple(owner))
+    keys = found.schemas
+    if found.is_open or key in keys:
         return None
     is_expected = owner[0] in definitions.guarded | definitions.defaults or definitions.is_open
     if is_expected and to_snake(key) not in keys:

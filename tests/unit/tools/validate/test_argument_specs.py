@@ -15,7 +15,7 @@ from operator_runner.tools.validate.spec_fields import (
 )
 
 FIELDS = SpecFields({"site_title": {"type": "string"}, "size": {"type": "integer"}})
-DEFINED = Definitions(others=frozenset({"image"}))
+DEFINED = Definitions(others=frozenset({"image", "passed"}))
 _VALUES: dict[str, list[Any]] = {
     "string": ["", "3", "yes", "a=b", "5M"],
     "integer": [0, 1, 3],
@@ -98,6 +98,75 @@ def test_types_that_differ_are_an_error_if_ansible_refuses_every_value(
     found = messages(specs(size={"type": kind}), SpecFields({"size": {"type": schema}}))
     is_refused = all(each.error_messages for each in results)
     assert any(is_error for _, is_error in found) == is_refused
+
+
+NESTED = SpecFields(
+    {
+        "tls": {
+            "type": "object",
+            "properties": {
+                "secretName": {"type": "string"},
+                "hosts": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": {"port": {"type": "integer"}}},
+                },
+            },
+        }
+    }
+)
+HOSTS = {"type": "list", "elements": "dict", "options": {"port": {"type": "int"}}}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"secret_name": {}, "hosts": HOSTS}, []),
+        ({"name": {"aliases": ["secret_name"]}, "hosts": HOSTS}, []),
+        ({"secret_name": {}, "hosts": HOSTS, "more": {"required": False}}, []),
+        ({"hosts": HOSTS}, ["option tls has no option for secret_name of the CRD"]),
+        ({"secret_name": {}, "hosts": {"type": "list", "elements": "dict"}}, []),
+        (
+            {"secret_name": {}, "hosts": {**HOSTS, "options": {"port": {"type": "list"}}}},
+            [],  # 1 is converted to a list
+        ),
+        (
+            {"secret_name": {}, "hosts": {**HOSTS, "options": {"port": {"type": "dict"}}}},
+            ["option port has type dict, the field of the CRD is integer"],
+        ),
+        (
+            {"secret_name": {}, "hosts": {**HOSTS, "options": {}}},
+            ["option hosts has no option for port of the CRD"],
+        ),
+        (
+            {"secret_name": {}, "hosts": HOSTS, "more": {"required": True}},
+            ["option more is required, and the CRD has no such field"],
+        ),
+    ],
+)
+def test_options_of_objects_are_those_of_the_crd(options: Any, expected: list[str]) -> None:
+    """With Ansible's own validator: it refuses other keys, unlike those of the role itself."""
+    tls = {"type": "dict", "options": options}
+    value = {"secret_name": "a", "hosts": [{"port": 1}]}
+    result = ArgumentSpecValidator({"tls": tls}).validate({"tls": value})
+    assert bool(result.error_messages) == bool(expected)
+    errors = [message for message, is_error in messages(specs(tls=tls), NESTED) if is_error]
+    assert [each.partition(";")[0] for each in errors] == expected
+
+
+def test_options_of_objects_in_camel_case_are_never_set() -> None:
+    """The field of the CRD is in snake case.
+
+    An object that allows any field, or that tasks pass to the role, has no finding.
+    """
+    tls = {"type": "dict", "options": {"secretName": {}, "hosts": HOSTS}}
+    assert [each.partition(";")[0] for each, _ in messages(specs(tls=tls), NESTED)] == [
+        "option secretName is never set: spec fields are in snake case here: secret_name",
+        "option tls has no option for secret_name of the CRD",
+    ]
+    passed = SpecFields({"passed": NESTED.schemas["tls"], "other": {}})
+    assert messages(specs(passed=tls, other={}), passed) == []
+    any_field = SpecFields({"tls": {"type": "object"}})
+    assert messages(specs(tls={**tls, "options": {"a": {"required": True}}}), any_field) == []
 
 
 def test_a_name_that_is_not_a_text_is_named() -> None:

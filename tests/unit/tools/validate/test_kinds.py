@@ -101,6 +101,7 @@ def test_a_kind_without_a_crd_is_reported() -> None:
     [
         ("apiVersion: app/v1", ("app/v1: did you mean apps/v1?", True)),
         ("- {a: b, 'api_version': 'batc/v1'}", ("batc/v1: did you mean batch/v1?", True)),
+        ("apiVersion: Apps/v1", ("Apps/v1: did you mean apps/v1?", True)),
         ("apiVersion: core/v1", ("core/v1: did you mean v1?", True)),
         (
             "apiVersion: shop.exmple.com/v1",
