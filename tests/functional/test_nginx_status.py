@@ -131,6 +131,19 @@ def test_available_follows_the_pods(world: World) -> None:
     assert "requeue_after" not in causes
 
 
+def test_the_metric_of_ready_replicas_follows_each_pod(world: World) -> None:
+    """It does so too while the Deployment stays ready, or not ready."""
+    world.kubectl.apply(nginx(replicas=3))
+    pods = world.until(lambda: world.kubectl.list("pods", INSTANCE), lambda found: len(found) == 3)
+    ready = 0
+    for status in ("True", "False"):
+        for pod in pods:
+            set_ready(world.kubectl, pod["metadata"]["name"], status)
+            ready += 1 if status == "True" else -1
+            metric = partial(world.operator.metric, "nginx_ready_replicas", name="web")
+            world.until(metric, float(ready).__eq__)
+
+
 def test_an_edit_is_one_write_for_each_object(world: World, control_plane: Path) -> None:
     """The role reads its Deployment once, and writes without a dry run, and without other reads.
 
