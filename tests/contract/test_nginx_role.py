@@ -31,6 +31,9 @@ from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
 ROLE = REPOSITORY / "roles" / "nginx"
+OBJECTS_OF_0_0_2 = Path(__file__).with_name("nginx_operator_0.0.2.yaml")
+OF_SERVICE = ("clusterIP", "clusterIPs")
+"""Fields that differ between any two Services."""
 
 
 @dataclass(frozen=True)
@@ -589,6 +592,47 @@ def test_an_operand_of_an_older_version_is_upgraded(nginx: Nginx) -> None:
     assert labels.items() <= pod_labels.items()
     assert pod_labels["app.kubernetes.io/instance"] == "web"
     assert nginx.live("service")["spec"]["selector"].items() <= pod_labels.items()
+
+
+def test_objects_of_0_0_2_become_those_of_a_new_resource(nginx: Nginx) -> None:
+    """It wrote patches, as the manager of the Python client. No field is lost or doubled.
+
+    The fields are the role's own afterwards: what a later spec leaves out goes, and additions of
+    users too, except those to the metadata.
+    """
+    http = {"containerPort": 8080, "name": "http"}
+    udp = {"containerPort": 8080, "protocol": "UDP"}
+    host = {"containerPort": 9090, "hostPort": 9090}
+    resource = nginx.resource(replicas=2, forceRedploy="a", ports=[http, udp, host])
+    objects = list(yaml.safe_load_all(OBJECTS_OF_0_0_2.read_text()))
+    for body in objects:
+        body["metadata"]["ownerReferences"] = [owner_reference(resource)]
+    create = ("create", "--field-manager=OpenAPI-Generator", "--filename=-")
+    nginx.kubectl(*create, input_=yaml.safe_dump_all(objects))
+    uids = {kind: nginx.live(kind)["metadata"]["uid"] for kind in ("deployment", "service")}
+    nginx.kubectl("set", "env", "deployment/web", "ADDED=1")
+    nginx.kubectl("label", "service", "web", "team=a")
+
+    newer: Json = {"ports": [http, {"containerPort": 9091}]}
+    nginx.resource(**newer)
+    assert nginx.succeed() > 0
+    assert nginx.succeed() == 0
+    nginx.resource("fresh", **newer)
+    nginx.succeed("fresh")
+    for kind, uid in uids.items():
+        upgraded, fresh = nginx.live(kind), nginx.live(kind, "fresh")
+        assert upgraded["metadata"]["uid"] == uid
+        specs = [
+            {key: value for key, value in each["spec"].items() if key not in OF_SERVICE}
+            for each in (upgraded, fresh)
+        ]
+        assert specs[0] == json.loads(json.dumps(specs[1]).replace('"fresh"', '"web"'))
+        text = nginx.kubectl("get", kind, "web", "--show-managed-fields", "--output=json")
+        fields = [
+            f for f in json.loads(text)["metadata"]["managedFields"] if "f:spec" in f["fieldsV1"]
+        ]
+        assert [f["manager"] for f in fields] == ["nginxoperator.operator.example.com"]
+    assert nginx.live("service")["metadata"]["labels"]["team"] == "a"
 
 
 class MetricsServer(BaseHTTPRequestHandler):
