@@ -16,6 +16,8 @@ Json: TypeAlias = dict[str, Any]
 
 ANNOTATION_DOMAIN = "operator-runner.dev"
 """Domain of the annotations that only this runner defines, as in `operator-runner.dev/cause`."""
+TEST_ANNOTATION = f"{ANNOTATION_DOMAIN}/test"
+"""At resources of tests, so that an operator that runs in the same cluster leaves them alone."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation of kubectl that has all fields of a client-side apply, those of Secrets included."""
 APPLYSET_DOMAIN = "applyset.kubernetes.io"
@@ -455,6 +457,8 @@ class Watch:
     versions: tuple[str, ...] = ()
     finalizer_versions: tuple[str, ...] = ()
     """Those of `versions` whose watch has a finalizer of the same name."""
+    for_tests: bool = False
+    """Whether it is of `operator_runner.testing`, which alone reconciles resources of tests."""
     allow_vars: frozenset[str] = frozenset()
     top_level_fields: tuple[str, ...] = ()
     schedule: Schedule | None = None

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,7 +27,7 @@ from operator_runner.config.flags import (
     settings_from,
 )
 from operator_runner.core.errors import ConfigError, OperatorRunnerError
-from operator_runner.core.model import GVK, Json, ObjectRef, Watch, uid_of
+from operator_runner.core.model import GVK, TEST_ANNOTATION, Json, ObjectRef, Watch, uid_of
 from operator_runner.core.settings import Settings
 from operator_runner.kube.session import connect
 from operator_runner.reconcile.results import (
@@ -71,7 +72,8 @@ def _take_standard_output() -> TextIO:
 async def _serve(options: Mapping[str, Any], answers: TextIO) -> None:
     log = log_settings_from(options)
     logs.configure(log.encoder, log.level, time_encoding=log.time_encoding)
-    watches = load_watches(options, os.environ).watches
+    loaded = load_watches(options, os.environ).watches
+    watches = [replace(watch, for_tests=True) for watch in loaded]
     settings = settings_from(dict(options), os.environ, watches, terminal=False)
     connection = await connect(settings.kubeconfig, user_agent=_USER_AGENT)
     server = _Server(settings, watches, ClusterObjects(connection))
@@ -136,6 +138,8 @@ class _Server:
         await self._objects.settle(self._changing)
         for each in objects:
             await self._objects.apply(each, namespace)
+        metadata = resource["metadata"]
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), TEST_ANNOTATION: "true"}
         return await self._reconcile(watch, await self._objects.apply(resource, namespace))
 
     async def delete(self, resource: Json, namespace: str) -> Json:

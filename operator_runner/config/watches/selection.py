@@ -14,7 +14,7 @@ import structlog
 
 from operator_runner.config.watches.expressions import evaluate, is_true
 from operator_runner.core.labels import match_labels
-from operator_runner.core.model import LAST_APPLIED, Json, Watch
+from operator_runner.core.model import LAST_APPLIED, TEST_ANNOTATION, Json, Watch
 
 _BOOKKEEPING = {"f:metadata", "f:status"}
 _APPLIED = f"f:{LAST_APPLIED}"
@@ -47,11 +47,12 @@ def _has_same_finalizer(one: Watch, other: Watch) -> bool:
 
 
 def belongs_to(body: Json, watch: Watch) -> bool:
-    """Return whether a resource is this watch's, and not that of another version of its kind.
+    """Return whether a resource is this watch's, and not a test's or another version's.
 
     A resource of a version that is not watched is the first watch's.
     """
-    return not watch.versions or _version_of(body, watch) == watch.gvk.version
+    is_version = not watch.versions or _version_of(body, watch) == watch.gvk.version
+    return is_version and not _is_of_a_test(body, watch)
 
 
 def cleans_up(body: Json, watch: Watch) -> bool:
@@ -60,7 +61,13 @@ def cleans_up(body: Json, watch: Watch) -> bool:
     If the watch of the resource has a finalizer of the same name, only that one does. A finalizer
     of another name is left from the time when the resource was this watch's.
     """
-    return belongs_to(body, watch) or _version_of(body, watch) not in watch.finalizer_versions
+    is_other = bool(watch.versions) and _version_of(body, watch) not in watch.finalizer_versions
+    return belongs_to(body, watch) or (is_other and not _is_of_a_test(body, watch))
+
+
+def _is_of_a_test(body: Json, watch: Watch) -> bool:
+    annotations = body["metadata"].get("annotations") or {}
+    return TEST_ANNOTATION in annotations and not watch.for_tests
 
 
 def _version_of(body: Json, watch: Watch) -> str:

@@ -53,28 +53,28 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
     if one of these cannot be read.
     """
     folder = file.parent
-    contents = {each for watch in watches for each in _contents(watch)}
-    playbooks = [path for path, is_role in contents if not is_role]
+    contents = {each for watch in watches for each in watch.contents}
+    roles = {each.path for each in contents if each.role is not None}
+    playbooks = {each.path for each in contents} - roles
     start(
         [
             *(path.parent / "collections" for path in playbooks),
             folder / "collections",
             *lookup.collections,
         ],
-        [path for path, is_role in contents if is_role],
+        roles,
         project_modules(folder),
     )
     image = image_collections(folder, location)
-    own = [collection_of(path) for path, is_role in contents if is_role]
-    image = replace(image, names=image.names.union(*own))
+    image = replace(image, names=image.names.union(*map(collection_of, roles)))
     # Of runs of roles, `run_spec` sets the search path.
     configured = map(Path, constants.DEFAULT_ROLES_PATH) if playbooks else ()
     sources = Sources(folder, (*lookup.roles, *configured), image)
     objects = _objects(folder)
     for watch in watches:
         fields = spec_fields(watch, objects)
-        for path, is_role in _contents(watch):
-            sources.add(path, fields, is_role=is_role)
+        for each in watch.contents:
+            sources.add(each.path, fields, is_role=each.role is not None)
     of_project = [*_of_kinds(watches, file, objects), *foreign_packages(folder), *outdated(folder)]
     are_native = all(watch.native_types for watch in watches)
     groups = known_groups(watches, objects)
@@ -101,12 +101,6 @@ def _maps(entries: Any) -> Iterator[Any]:
                 yield from (each for each in value if isinstance(each, dict))
 
 
-def _contents(watch: Watch) -> Iterator[tuple[Path, bool]]:
-    """Yield path, and whether it is a role, of what runs for a watch."""
-    for content in watch.contents:
-        yield content.path, content.role is not None
-
-
 def _objects(folder: Path) -> list[Any]:
     found: list[Any] = []
     for path in project.manifests(folder):
@@ -128,8 +122,7 @@ class _Checker:
         """Return what is wrong, after the last `add`."""
         used: dict[Path, list[tuple[Any, Uses]]] = {}
         for path, content in self._sources.contents.items():
-            for value, message in content.problems:
-                self._sources.found.append(Finding(path, line_of(value), message))
+            self._sources.add_problems(path, ((*each, True) for each in content.problems))
             self._check_actions(path, content)
             self._check_conditions(path, content)
             used[path] = list(self._uses_of(path, content))
@@ -164,15 +157,10 @@ class _Checker:
         contents = self._sources.contents.values()
         variables = {path: set(content.defines) for path, content in self._sources.contents.items()}
         defaults = {name for path in self._sources.defaults for name in variables[path]}
-        others = {
-            name
-            for path, found in variables.items()
-            if path not in self._sources.defaults
-            for name in found
-        }
+        others = (names for path, names in variables.items() if path not in self._sources.defaults)
         return Definitions(
             frozenset(defaults),
-            frozenset(others),
+            frozenset().union(*others),
             frozenset(name for content in contents for name in content.declares),
             frozenset().union(
                 *(each.guarded if self._are_native else each.guarded | each.typed for each in used)
@@ -187,8 +175,8 @@ class _Checker:
             if isinstance(found, Problem):
                 self._sources.add_problem(path, line_of(action.name), found)
                 continue
-            for name, message in unknown(found, action.arguments):
-                self._sources.found.append(Finding(path, line_of(name), message))
+            problems = unknown(found, action.arguments)
+            self._sources.add_problems(path, ((*each, True) for each in problems))
         for name in content.lookups:
             if name != "items" and (problem := self._sources.plugins.lookup(name)):
                 self._sources.add_problem(path, line_of(name), problem)
@@ -197,8 +185,7 @@ class _Checker:
         found = [*content.deprecated]
         for condition in content.conditions:
             found += ((condition, each) for each in self._deprecated(condition))
-        for value, message in found:
-            self._sources.found.append(Finding(path, line_of(value), message, is_error=False))
+        self._sources.add_problems(path, ((*each, False) for each in found))
 
     def _deprecated(self, condition: Any) -> Iterator[str]:
         if not isinstance(condition, str) or TrustedAsTemplate.is_tagged_on(condition):

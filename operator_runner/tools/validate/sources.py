@@ -203,7 +203,6 @@ class Sources:
         return (*collection_of(owner), *map(str, listed(found)))
 
     def _read_meta(self, path: Path, data: Any, reader: TaskReader) -> None:
-        specs = data
         if path.name not in _SPECS:
             if not isinstance(data, dict):
                 return
@@ -213,11 +212,11 @@ class Sources:
                     reader.content.references.append(ContentReference("role", name))
             if "argument_specs" not in data:
                 return
-        problems = list(spec_fields.invalid(specs))
+        problems = list(spec_fields.invalid(data))
         self.add_problems(path, problems)
         if not any(is_error for _, _, is_error in problems):
-            self.specs[path] = specs
-            for spec in specs["argument_specs"].values():
+            self.specs[path] = data
+            for spec in data["argument_specs"].values():
                 reader.content.declares |= set(map(str, spec.get("options") or {}))
 
     def _read_template(self, path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from operator_runner.testing import OperatorProcessError, Reconcile
 from tests.support.kubectl import Kubectl
+from tests.support.operator import Operator
 
 NUMBERS = {
     "apiVersion": "v1",
@@ -49,6 +51,21 @@ def test_an_outcome_has_objects_status_events_and_tasks(reconcile: Reconcile) ->
     again = reconcile(outcome.resource)
     assert again.successful
     assert (again.created, again.changed, again.deleted) == ([], [], [])
+
+
+def test_an_operator_in_the_same_cluster_leaves_resources_of_tests_alone(
+    reconcile: Reconcile, operator_project: Path, control_plane: Path, tmp_path: Path
+) -> None:
+    """The author's own, of the same project: it neither writes the objects nor runs a finalizer."""
+    other = Operator(operator_project, control_plane, reconcile.namespace, tmp_path, {})
+    other.start()
+    try:
+        assert reconcile(report(), objects=[NUMBERS]).created("ConfigMap", "weekly")
+        deleted = reconcile.delete(report())
+        assert [task.name for task in deleted.tasks if task.result != "skipped"]
+        assert not other.lines("Reconciled")
+    finally:
+        other.kill()
 
 
 def test_an_edit_changes_fields(reconcile: Reconcile) -> None:

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from operator_runner.config.watches.selection import belongs_to, cleans_up, with_watched_versions
-from operator_runner.core.model import GVK, Finalizer, Json, RunContent, Watch
+from operator_runner.core.model import (
+    GVK,
+    TEST_ANNOTATION,
+    Finalizer,
+    Json,
+    RunContent,
+    Watch,
+)
 
 KINDS = [("a.com", "v1", "Web"), ("b.com", "v1", "Web"), ("a.com", "v2", "Web")]
 OLD, OTHER, NEW = with_watched_versions([Watch(GVK(*kind), RunContent()) for kind in KINDS])
@@ -58,6 +65,16 @@ def test_kinds_of_one_version_are_served_for_all_writers() -> None:
     assert OTHER.versions == ()
     assert belongs_to(body(entry("v2", "t1", SPEC)), OTHER)
     assert belongs_to(body(entry("v2", "t1", SPEC)), replace(OLD, versions=()))
+
+
+@pytest.mark.parametrize("watch", [OLD, replace(OLD, versions=())])
+def test_a_resource_of_a_test_is_that_of_the_testing_kit(watch: Watch) -> None:
+    """Another operator in the cluster neither runs it nor cleans it up."""
+    resource = body(entry("v1", "t1", SPEC))
+    resource["metadata"]["annotations"] = {TEST_ANNOTATION: "true"}
+    kit = replace(watch, for_tests=True)
+    assert (belongs_to(resource, watch), cleans_up(resource, watch)) == (False, False)
+    assert (belongs_to(resource, kit), cleans_up(resource, kit)) == (True, True)
 
 
 def test_a_finalizer_of_one_name_is_run_by_the_watch_of_the_resource() -> None:
