@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from operator_runner.ansible import dry_run_tasks, event_results
@@ -50,7 +51,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "roles_path": roles_path,
         "verbosity": request.verbosity,
         "result_limit": event_results.limit_of(os.environ),
-        "sandbox": rundir.sandbox(request.run_id).as_json(),
+        "sandbox": asdict(rundir.sandbox(request.run_id)),
         "envvars": {
             **request.environment,
             **common_environment(ansible),

@@ -169,7 +169,6 @@ class EventSources:
             watches,
             handlers.enqueue,
             self._on_first_seen,
-            self._on_change,
         )
         self._triggers = Triggers(
             watches,
@@ -177,13 +176,13 @@ class EventSources:
             Sinks(handlers.enqueue, failures.report, self._trigger_handled, failures.recovered),
             fields,
         )
-        self._on_changes = [AnnotatedPeriods(handlers.enqueue_after).on_change]
+        self.primary.add_listener(AnnotatedPeriods(handlers.enqueue_after).on_change)
         if any(watch.references for watch in watches):
-            self._on_changes.append(self._references.on_change)
+            self.primary.add_listener(self._references.on_change)
         if any(watch.schedule for watch in watches):
-            self._on_changes.append(self.schedules.on_change)
+            self.primary.add_listener(self.schedules.on_change)
         if any(watch.triggers for watch in watches):
-            self._on_changes.append(self._triggers.on_change)
+            self.primary.add_listener(self._triggers.on_change)
         self.shared_watches = SharedWatches(
             [*self._references.subscriptions(), *self._triggers.subscriptions()],
             self._streams.requested,
@@ -228,10 +227,6 @@ class EventSources:
         else:
             # A deleted resource of the same name may have been in a slot of this replica.
             self._metrics.resource_gone(ref)
-
-    def _on_change(self, ref: ObjectRef, body: Json | None) -> None:
-        for on_change in self._on_changes:
-            on_change(ref, body)
 
     def _trigger_handled(self, gvk: GVK, object_gvk: GVK, uid: str, resources: int) -> None:
         """Count an event of a trigger object; the owner of its slot does."""

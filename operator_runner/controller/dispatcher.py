@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import structlog
@@ -34,7 +33,7 @@ from operator_runner.reconcile.results import (
     Superseded,
 )
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
-from operator_runner.telemetry.tracing.run_spans import ReconcileTrace, Traces
+from operator_runner.telemetry.tracing.run_spans import Traces
 
 _log = structlog.get_logger(__name__)
 
@@ -99,13 +98,12 @@ class Dispatcher:
     async def reconcile_once(self, key: ObjectRef, cause: Cause) -> ReconcileResult:
         """Reconcile a key that is not in the queue; failures are reported as for any other."""
         item = Item(key, (cause,), 0.0)
-        _bind(item)
-        with self._tracing(item) as trace:
+
+        async def reconcile(_: Mapping[str, str] | None) -> ReconcileResult:
             _log.info("Reconciling")
-            result = await self._reconcile(key, item)
-            if trace is not None:
-                trace.end(*_traced(result))
-        return result
+            return await self._reconcile(key, item)
+
+        return await self._traced(item, reconcile)
 
     async def drain(
         self, grace: float, before_cancel: Callable[[], Awaitable[None]] | None = None
@@ -135,7 +133,7 @@ class Dispatcher:
             if await self._throttled(first):
                 return
             while item is not None:
-                result = await self._process(item)
+                result = await self._traced(item, partial(self._process, item))
                 superseded = isinstance(result, Superseded)
                 item = self._queue.get_again(first.key) if superseded else None
         except Exception:  # noqa: BLE001 this task is not awaited, and the key must not be lost
@@ -165,22 +163,22 @@ class Dispatcher:
                 _log.warning("Cannot emit ReconcileLoop event", error=str(error))
         return True
 
-    async def _process(self, item: Item) -> ReconcileResult:
+    async def _traced(
+        self,
+        item: Item,
+        work: Callable[[Mapping[str, str] | None], Awaitable[ReconcileResult]],
+    ) -> ReconcileResult:
+        """Call `work` in a trace of its own, with the labels of exemplars if traces are on."""
         _bind(item)
-        with self._tracing(item) as trace:
-            result = await self._process_traced(item, None if trace is None else trace.exemplar)
-            if trace is not None:
-                trace.end(*_traced(result))
+        if self._traces is None:
+            return await work(None)
+        with self._traces.reconcile(item.key, item.causes, item.waited) as trace:
+            result = await work(trace.exemplar)
+            error = result.message if isinstance(result, Failed) else None
+            trace.end(type(result).__name__.lower(), error)
         return result
 
-    def _tracing(self, item: Item) -> AbstractContextManager[ReconcileTrace | None]:
-        if self._traces is None:
-            return nullcontext()
-        return self._traces.reconcile(item.key, item.causes, item.waited)
-
-    async def _process_traced(
-        self, item: Item, exemplar: Mapping[str, str] | None
-    ) -> ReconcileResult:
+    async def _process(self, item: Item, exemplar: Mapping[str, str] | None) -> ReconcileResult:
         key, gvk = item.key, item.key.gvk
         self.awaiting_edit.discard(key)
         _log.info("Reconciling", waited=round(item.waited, 3))
@@ -287,11 +285,6 @@ def _bind(item: Item) -> None:
     structlog.contextvars.bind_contextvars(
         kind=key.gvk.kind, namespace=key.namespace, name=key.name, cause=describe(item.causes)
     )
-
-
-def _traced(result: ReconcileResult) -> tuple[str, str | None]:
-    """Return the name of a result in traces, and the message of a failure, else None."""
-    return type(result).__name__.lower(), result.message if isinstance(result, Failed) else None
 
 
 def _resets_backoff(cause: Cause) -> bool:

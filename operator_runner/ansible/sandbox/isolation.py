@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,23 +55,12 @@ class Sandbox:
 
     @classmethod
     def from_json(cls, encoded: dict[str, Any]) -> Self:
-        """Return the sandbox that `as_json` encoded."""
-        isolation = Isolation(**encoded["isolation"])
-        names = ("visible", "readable", "secrets", "protected")
-        visible, readable, hidden_files, protected = (tuple(encoded[name]) for name in names)
-        return cls(
-            isolation,
-            encoded["hidden"],
-            visible,
-            readable,
-            hidden_files,
-            protected,
-            encoded["descriptors"],
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the sandbox as a JSON object."""
-        return asdict(self)
+        """Return a sandbox whose fields, as `dataclasses.asdict` gives them, went through JSON."""
+        fields: dict[str, Any] = {
+            name: tuple(each) if isinstance(each, list) else each for name, each in encoded.items()
+        }
+        fields["isolation"] = Isolation(**encoded["isolation"])
+        return cls(**fields)
 
     def enter(self, *, scoped: bool = False) -> None:
         """Move this process, and all that it starts from now on, into the sandbox. Raises OSError.

@@ -108,19 +108,19 @@ class PrimaryWatcher:
         watches: Sequence[Watch],
         enqueue: Callable[[ObjectRef, Cause], None],
         on_first_seen: Callable[[ObjectRef, Json], None],
-        on_change: Callable[[ObjectRef, Json | None], None] = lambda *_: None,
     ) -> None:
-        """`enqueue` is called for each event that matters, `on_first_seen` once per resource.
-
-        `on_change` is called for each event with the resource, with None once it is deleted.
-        """
+        """`enqueue` is called for each event that matters, `on_first_seen` once per resource."""
         self._watches = watches
         self._enqueue = enqueue
         self._on_first_seen = on_first_seen
-        self._on_change = on_change
+        self._listeners: list[Callable[[ObjectRef, Json | None], None]] = []
         self._seen = LastSeen()
         self._failed_events: dict[ObjectRef, tuple[str, object]] = {}
         """Uid and generation of resources whose last event raised an internal error."""
+
+    def add_listener(self, on_change: Callable[[ObjectRef, Json | None], None]) -> None:
+        """Call `on_change` for each event with the resource, with None once it is deleted."""
+        self._listeners.append(on_change)
 
     def known(self, gvk: GVK) -> Iterable[ObjectRef]:
         """Return the resources of a kind that exist according to their events."""
@@ -267,10 +267,12 @@ class PrimaryWatcher:
                 # kopf orders events by uid: those of the next resource of this name may be earlier.
                 return
             self._seen.drop(ref)
-            self._on_change(ref, None)
+            for on_change in self._listeners:
+                on_change(ref, None)
             self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))
             return
-        self._on_change(ref, body)
+        for on_change in self._listeners:
+            on_change(ref, body)
         new = ResourceState.of(
             body,
             selected=is_selected(body, watch),

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +212,7 @@ def test_files_are_hidden_by_mounts_or_landlock(tmp_path: Path, isolation: Isola
     (work / "shared").mkdir()
     shown = (str(work / "a"), str(work / "tmp"))
     sandbox = Sandbox(isolation, str(work), shown, (str(work / "shared"),))
-    assert Sandbox.from_json(json.loads(json.dumps(sandbox.as_json()))) == sandbox
+    assert Sandbox.from_json(json.loads(json.dumps(asdict(sandbox)))) == sandbox
 
     def find_accessible() -> list[str]:
         os.chdir(paths["other"].parent)

@@ -116,8 +116,8 @@ async def watching(
         [Watch(resource.gvk, content) for resource in resources],
         lambda *_: None,
         lambda *_: None,
-        events.add,
     )
+    watcher.add_listener(events.add)
     task = asyncio.create_task(watcher.run(connection, resources, [], lambda: None))
     try:
         yield task

@@ -158,12 +158,8 @@ def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> Non
     """Events of any content and order raise no internal error."""
     for watch in WATCHES:
         shown: dict[ObjectRef, Json | None] = {}
-        watcher = PrimaryWatcher(
-            [watch],
-            lambda *_: None,
-            lambda *_: None,
-            shown.__setitem__,
-        )
+        watcher = PrimaryWatcher([watch], lambda *_: None, lambda *_: None)
+        watcher.add_listener(shown.__setitem__)
         with structlog.testing.capture_logs() as lines:
             for type_, body in events:
                 watcher.on_event(watch, type_, decode(json.dumps(body).encode()))
