@@ -40,11 +40,10 @@ from operator_runner.app.leadership import (
 )
 from operator_runner.app.run_once import RunOnce
 from operator_runner.app.signals import Interrupted, take_signals, unless_stopped, until_one_ends
-from operator_runner.controller.backoff_handover import BackoffHandover
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.operator_snapshot import OperatorSnapshot
-from operator_runner.controller.sharding import SlotEvents
+from operator_runner.controller.sharding import BackoffHandover, SlotEvents
 from operator_runner.controller.sources.project_watcher import ProjectWatcher, WatchesFile
 from operator_runner.controller.sources.watch_readiness import WatchReadiness, log_readiness
 from operator_runner.controller.workqueue import WorkQueue

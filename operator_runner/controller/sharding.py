@@ -1,24 +1,28 @@
 """A replica as a member of the shards: follow the assignment, drain lost slots, and coordinate.
 
-The decisions are those of core/slot_assignment.py. See docs/adr/0035-shards.md.
+The decisions are those of core/slot_assignment.py. Backoff and throttling of resources move with
+their slots. See docs/adr/0035-shards.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
 import structlog
 
+from operator_runner.controller.loop_throttle import LoopThrottle
+from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.backoff_annotation import BackoffState, bounded
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict
 from operator_runner.core.fencing import LeaseTerm, boot_time
+from operator_runner.core.model import ObjectRef
 from operator_runner.core.slot_assignment import (
     Member,
     MemberReport,
@@ -329,3 +333,44 @@ class Sharding:
         assignment = self._leases.assignment
         owners = set(assignment.owners.values()) if assignment is not None else set()
         return owners - self._leases.members.keys()
+
+
+class BackoffHandover:
+    """Reads what delays the runs of resources, and restores what another replica has read.
+
+    A resource is enqueued at once by its new owner; if that run fails or continues a loop, the
+    delay is the next one of the former owner.
+    """
+
+    def __init__(self, queue: WorkQueue, throttle: LoopThrottle) -> None:
+        """Start with nothing to restore."""
+        self._queue = queue
+        self._throttle = throttle
+        self._to_restore: dict[str, BackoffState] = {}
+        """States by uid; the resources may not be known yet."""
+
+    def gained(self, states: Mapping[str, BackoffState]) -> None:
+        """Restore these states, by uid, when their resources are reconciled first."""
+        self._to_restore.update(states)
+
+    def restore(self, ref: ObjectRef, uid: str) -> None:
+        """Continue with the state of a resource that is about to be reconciled, if there is one."""
+        state = self._to_restore.pop(uid, None)
+        if state is not None:
+            self._queue.restore_failures(ref, state.failures)
+            now = asyncio.get_running_loop().time()
+            self._throttle.restore(ref, state.streak, now)
+
+    def released(
+        self, slots: Collection[int], resources: Iterable[tuple[ObjectRef, str]]
+    ) -> dict[str, BackoffState]:
+        """Return the states of resources of slots that are released, by uid."""
+        states = {}
+        for ref, uid in resources:
+            current = BackoffState(self._queue.num_requeues(ref), self._throttle.count(ref))
+            state = self._to_restore.get(uid, current)
+            if state != BackoffState():
+                states[uid] = state
+        for uid in [uid for uid in self._to_restore if slot_of(uid) in slots]:
+            del self._to_restore[uid]
+        return states

@@ -1,24 +1,35 @@
-"""Preview a reconcile: run the play so that it writes nothing, and return what it would change."""
+"""Preview a reconcile: run the play so that it writes nothing, and return what it would change.
+
+Tasks whose effects cannot be previewed are named.
+"""
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
+from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.errors import ApiError, RunError
 from operator_runner.core.json_bounds import failure_reason
-from operator_runner.core.model import Json, ObjectRef, Prune, RunContent, RunRequest, Watch
+from operator_runner.core.model import (
+    Json,
+    ObjectRef,
+    Prune,
+    RunEvent,
+    RunRequest,
+    Watch,
+)
 from operator_runner.core.object_diff import ObjectDifference, object_difference
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.conditions import failure_line
 from operator_runner.reconcile.protocols import Executor, VariableNames
 from operator_runner.reconcile.pruning import is_complete
-from operator_runner.reconcile.reserved_fields import ReservationReason, dropped, reserved_fields
-from operator_runner.reconcile.unpreviewed_tasks import VERBOSITY, UnpreviewedTasks
+from operator_runner.reconcile.reserved_fields import dropped_fields, names_of
 from operator_runner.reconcile.variables import extra_vars
 
 _MESSAGE_BYTES = 2000
@@ -90,7 +101,7 @@ class Previewer:
         cleanup = bool(body["metadata"].get("deletionTimestamp"))
         content = watch.content_for(cleanup=cleanup)
         try:
-            excluded = await excluded_fields(body, watch, content, self._variable_names)
+            excluded = await dropped_fields(body, watch, content, self._variable_names)
         except RunError as error:
             return Preview(ref, failure=str(error))
         run_id = secrets.token_hex(8)
@@ -100,7 +111,7 @@ class Previewer:
                 run_id=run_id,
                 ref=ref,
                 content=content,
-                extra_vars=extra_vars(body, watch, cleanup=cleanup, excluded=excluded),
+                extra_vars=extra_vars(body, watch, cleanup=cleanup, excluded=names_of(excluded)),
                 kubeconfig=text,
                 verbosity=max(self._ansible.verbosity_for(ref.gvk), VERBOSITY),
                 max_artifacts=0,
@@ -128,11 +139,50 @@ class Previewer:
         )
 
 
-async def excluded_fields(
-    body: Json, watch: Watch, content: RunContent, names: VariableNames
-) -> frozenset[str]:
-    """Return the fields with reserved names, which are not passed to a role. Raises RunError."""
-    found = reserved_fields(body, watch, await names.reserved())
-    if any(field.use is ReservationReason.KEYWORD for field in found):
-        found = dropped(found, await names.declared(content))
-    return frozenset(field.name for field in found)
+VERBOSITY = 1
+"""The least verbosity at which the output has the reason why a task was skipped."""
+_SKIPPED = frozenset({"runner_on_skipped", "runner_item_on_skipped"})
+_COMPLETE = Trait.PREVIEWED | Trait.REQUEUES
+"""Modules whose effects are previewed, or have none on the cluster."""
+_WRITES_FILE = Trait.WRITES_FILE | Trait.MAKES_TEMPORARY_FILE
+_RUN_DIR = re.compile(r"/\.run-[0-9a-f]{16}/")
+"""In paths of files in the run's own directory, which `ansible/rundir.py` makes."""
+_REASONS = ("check mode", '"censored"')
+"""In the output of a skipped task: check mode, or a reason that no_log hides."""
+
+
+class UnpreviewedTasks:
+    """Collects the tasks of a dry run whose effects cannot be previewed, from each event."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.tasks: dict[str, None] = {}
+
+    def __call__(self, event: RunEvent) -> None:
+        """Take the next event."""
+        action = str(event.data.get("resolved_action") or event.data.get("task_action") or "")
+        if has_trait(action, _COMPLETE):
+            return
+        if event.kind in _SKIPPED:
+            found = any(reason in event.stdout for reason in _REASONS)
+        else:
+            found = event.kind == "runner_on_ok" and self._is_predicted(action, event.data)
+        if found:
+            self.tasks[_text(action, event.data)] = None
+
+    def _is_predicted(self, action: str, data: Mapping[str, Any]) -> bool:
+        """Return whether check mode has predicted a change that was not made."""
+        result = data.get("res")
+        if not isinstance(result, dict) or result.get("changed") is not True:
+            return False
+        if has_trait(action, _WRITES_FILE):
+            return not _RUN_DIR.search(str(result.get("dest") or result.get("path") or ""))
+        if has_trait(action, Trait.RUNS_COMMAND):
+            return not result.get("start")  # it is run if its task has `check_mode: false`
+        return not has_trait(action, Trait.PLAY)
+
+
+def _text(action: str, data: Mapping[str, Any]) -> str:
+    """Return `task Migrate the database (ansible.builtin.command), roles/a/tasks/main.yml:3`."""
+    place = f", {data['task_path']}" if data.get("task_path") else ""
+    return f"task {data.get('task') or 'without a name'} ({action}){place}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from operator_runner.core.model import GVK, EventSpec, Json, ReservedNames, Watch
+from operator_runner.core.model import GVK, EventSpec, Json, ReservedNames, RunContent, Watch
 from operator_runner.reconcile.observer import Observer, ResourceRun
 from operator_runner.reconcile.protocols import ClusterClient, VariableNames
 from operator_runner.reconcile.variables import META, fields_of_variables, object_name
@@ -89,6 +89,21 @@ def dropped(
     )
 
 
+async def dropped_fields(
+    body: Json, watch: Watch, content: RunContent, names: VariableNames
+) -> tuple[ReservedField, ...]:
+    """Return the fields that are not passed to a role or playbook. Raises RunError."""
+    fields = reserved_fields(body, watch, await names.reserved())
+    if any(field.use is ReservationReason.KEYWORD for field in fields):
+        fields = dropped(fields, await names.declared(content))
+    return fields
+
+
+def names_of(fields: Sequence[ReservedField]) -> frozenset[str]:
+    """Return the names of fields."""
+    return frozenset(field.name for field in fields)
+
+
 def reported(fields: Sequence[ReservedField], gvk: GVK) -> tuple[ReservedField, ...]:
     """Return the dropped fields that are reported.
 
@@ -142,11 +157,9 @@ class DroppedFieldsObserver(Observer):
 
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`."""
-        fields = reserved_fields(run.body, run.watch, await self._names.reserved())
-        if any(field.use is ReservationReason.KEYWORD for field in fields):
-            content = run.watch.content_for(cleanup=run.is_deletion)
-            fields = dropped(fields, await self._names.declared(content))
-        run.excluded = frozenset(field.name for field in fields)
+        content = run.watch.content_for(cleanup=run.is_deletion)
+        fields = await dropped_fields(run.body, run.watch, content, self._names)
+        run.excluded = names_of(fields)
         found, slot = (run.generation, run.excluded), run.state.slot(_DroppedSlot)
         to_report = reported(fields, run.ref.gvk)
         if to_report and slot.reported != found:

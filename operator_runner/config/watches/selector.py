@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from operator_runner.config.watches import expressions
 from operator_runner.config.watches.map_reader import MapReader
-from operator_runner.core.model import LabelSelector, LabelSelectorRequirement
+from operator_runner.core.errors import ExpressionError
+from operator_runner.core.model import Json, LabelSelector, LabelSelectorRequirement
 from operator_runner.core.object_names import MAX_SUBDOMAIN, SUBDOMAIN_PATTERN
 
 WITH_VALUES = ("In", "NotIn")
@@ -44,14 +46,28 @@ def requirements_of(value: Any) -> tuple[LabelSelectorRequirement, ...]:
     if not isinstance(value, dict) or not value.keys() <= {"matchLabels", "matchExpressions"}:
         raise ValueError("not a label selector; write matchLabels and matchExpressions")
     match value.get("matchLabels") or {}, value.get("matchExpressions") or []:
-        case dict() as labels, list() as expressions:
-            if len(labels) + len(expressions) > _MAX_REQUIREMENTS:
+        case dict() as labels, list() as listed:
+            if len(labels) + len(listed) > _MAX_REQUIREMENTS:
                 raise ValueError(f"a label selector has at most {_MAX_REQUIREMENTS} requirements")
             found = {_requirement_of_label(*each) for each in labels.items()}
-            found |= {_requirement_of(each) for each in expressions}
+            found |= {_requirement_of(each) for each in listed}
         case _:
             raise ValueError("matchLabels must be a map, and matchExpressions a list")
     return tuple(sorted(found, key=lambda each: (each.operator, each.key, each.values)))
+
+
+def selected_requirements(
+    key: str, expression: str, body: Json
+) -> tuple[LabelSelectorRequirement, ...] | None:
+    """Return the requirements of the selector that an expression gives; None for nothing.
+
+    Raises ExpressionError with the `key` of the expression.
+    """
+    value = expressions.value_of(key, expression, body)
+    try:
+        return None if value is None else requirements_of(value)
+    except ValueError as error:
+        raise ExpressionError(key, expression, str(error)) from error
 
 
 def _requirement_of_label(key: str, value: Any) -> LabelSelectorRequirement:

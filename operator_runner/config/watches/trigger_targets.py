@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.selector import requirements_of
-from operator_runner.core.errors import ExpressionError
+from operator_runner.config.watches.selector import selected_requirements
 from operator_runner.core.labels import match_labels
 from operator_runner.core.model import (
     ALL_NAMESPACES,
@@ -49,13 +48,7 @@ def selected_by(
     """
     if trigger.matching is None:
         return None
-    value = expressions.value_of("matching", trigger.matching, resource)
-    if value is None:
-        return None
-    try:
-        return requirements_of(value)
-    except ValueError as error:
-        raise ExpressionError("matching", trigger.matching, str(error)) from error
+    return selected_requirements("matching", trigger.matching, resource)
 
 
 def needs_whole_objects(trigger: ObjectTrigger) -> bool:

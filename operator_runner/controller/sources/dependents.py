@@ -18,12 +18,15 @@ from functools import partial
 from typing import NamedTuple
 
 from operator_runner.controller.predicates.dependent_changes import Version, difference
-from operator_runner.controller.predicates.wake_on_fields import NO_FIELDS, WakeOnFields
+from operator_runner.controller.predicates.wake_on_fields import (
+    NO_FIELDS,
+    WakeOnChanges,
+    WakeOnFields,
+)
 from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.pod_causes import EVENT, PodCauses
-from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import (
     GVK,

@@ -11,7 +11,7 @@ import pytest
 
 from operator_runner.config.watches.diagnostics import Diagnostics, Location
 from operator_runner.config.watches.document import YamlValue
-from operator_runner.config.watches.pod_values import check_resources
+from operator_runner.config.watches.execution import check_resources
 from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json
 from operator_runner.kube.api import Api

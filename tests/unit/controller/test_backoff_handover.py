@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from operator_runner.controller.backoff_handover import BackoffHandover
 from operator_runner.controller.loop_throttle import LoopThrottle
+from operator_runner.controller.sharding import BackoffHandover
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger

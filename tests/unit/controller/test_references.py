@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.controller.predicates.wake_on_fields import (
     ExpressionPlace,
     FailedExpression,
     WakeOnFields,
 )
 from operator_runner.controller.sources import debouncing
-from operator_runner.controller.sources.references import References
+from operator_runner.controller.sources.references import References, referenced
 from operator_runner.controller.sources.shared_watches import (
     SharedWatches,
     Subscription,

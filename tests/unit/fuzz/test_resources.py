@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.selection import blocks_upgrade, is_selected
 from operator_runner.config.watches.trigger_targets import selected_by, targets_of
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.sources.primary import PrimaryWatcher
+from operator_runner.controller.sources.references import referenced
 from operator_runner.conversion.converter import ConversionError, Converter
 from operator_runner.conversion.server import API_VERSION, InvalidReview, Review
 from operator_runner.core.errors import ExpressionError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operator_runner.core.model import RunEvent
-from operator_runner.reconcile.unpreviewed_tasks import UnpreviewedTasks
+from operator_runner.reconcile.preview import UnpreviewedTasks
 
 _BY_CHECK_MODE = 'skipping: [localhost] => {"msg": "Command would have run if not in check mode"}'
 _BY_WHEN = 'skipping: [localhost] => {"skip_reason": "Conditional result was False"}'
