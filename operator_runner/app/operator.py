@@ -50,7 +50,6 @@ from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core import installation
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import (
@@ -64,7 +63,7 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.settings import ServerStart, Settings
-from operator_runner.core.slot_assignment import slot_of
+from operator_runner.core.slot_assignment import BackoffState, slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery

@@ -18,16 +18,17 @@ import structlog
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.backoff_annotation import BackoffState, bounded
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict
 from operator_runner.core.fencing import LeaseTerm, boot_time
 from operator_runner.core.model import ObjectRef
 from operator_runner.core.slot_assignment import (
+    BackoffState,
     Member,
     MemberReport,
     MemberSlots,
     SlotChange,
+    bounded,
     revise,
     slot_of,
 )

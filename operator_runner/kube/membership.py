@@ -11,11 +11,16 @@ from contextlib import suppress
 
 import structlog
 
-from operator_runner.core.backoff_annotation import BackoffState, encode_states
 from operator_runner.core.errors import ApiError, Conflict, NotFound
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
-from operator_runner.core.slot_assignment import Member, MemberReport, encode_report
+from operator_runner.core.slot_assignment import (
+    BackoffState,
+    Member,
+    MemberReport,
+    encode_report,
+    encode_states,
+)
 from operator_runner.kube.api import Api
 from operator_runner.kube.lease_keeper import (
     LEASE,

@@ -13,7 +13,6 @@ from typing import NoReturn
 
 import structlog
 
-from operator_runner.core.backoff_annotation import BackoffState, decode_states
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.fencing import boot_time
@@ -22,10 +21,12 @@ from operator_runner.core.settings import LeaderElection
 from operator_runner.core.slot_assignment import (
     SLOTS,
     Assignment,
+    BackoffState,
     Member,
     MemberReport,
     decode_assignment,
     decode_report,
+    decode_states,
     encode_assignment,
 )
 from operator_runner.kube.api import Api

@@ -55,11 +55,8 @@ def _fields(entry: MapReader, name: str) -> Mapping[FieldPath, str | None]:
     found: dict[FieldPath, str | None] = {}
     for text, (expression, location) in entry.expressions(name).items():
         path = _path(entry, text, location, found)
-        if expression is not None:
-            try:
-                expressions.check(expression)
-            except ValueError as error:
-                entry.report.problem(location, f"invalid JMESPath {expression!r}: {error}")
+        if expression is not None and (message := expressions.problem(expression)):
+            entry.report.problem(location, message)
         found[path] = expression
     return found
 

@@ -60,11 +60,8 @@ class _Definitions:
                 self._problem(location, f'invalid name "{name}": use letters, digits and _')
             elif not text:
                 self._problem(location, "expected JMESPath; write it, or remove the name")
-            else:
-                try:
-                    expressions.check(whole)
-                except ValueError as error:
-                    self._problem(location, f"invalid JMESPath {text!r}: {error}")
+            elif message := expressions.problem(whole, text):
+                self._problem(location, message)
             self._whole[name] = whole
         return self._whole[name]
 

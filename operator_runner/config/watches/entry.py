@@ -343,10 +343,8 @@ def _expression(fields: MapReader, name: str) -> str | None:
     if fields.item(name) is None:
         return None
     expression = fields.text(name)
-    try:
-        expressions.check(expression)
-    except ValueError as error:
-        fields.problem(name, f"invalid JMESPath {expression!r}: {error}")
+    if message := expressions.problem(expression):
+        fields.problem(name, message)
     return expression
 
 

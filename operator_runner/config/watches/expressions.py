@@ -53,6 +53,15 @@ def check(expression: str) -> None:
             raise ValueError("`!a.b` is `(!a).b`, which is always null; write `!(a.b)`")
 
 
+def problem(expression: str, written: str = "") -> str:
+    """Return what is wrong with an expression, empty for nothing; the file has it as `written`."""
+    try:
+        check(expression)
+    except ValueError as error:
+        return f"invalid JMESPath {written or expression!r}: {error}"
+    return ""
+
+
 def evaluate(expression: str, value: Json) -> Any:
     """Return what the expression gives for a resource; raises ValueError if it cannot.
 

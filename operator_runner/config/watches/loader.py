@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_runner.config.watches.diagnostics import Diagnostics, Location
-from operator_runner.config.watches.document import parse
+from operator_runner.config.watches.document import expand, parse
 from operator_runner.config.watches.entry import EntryReader
-from operator_runner.config.watches.expand import expand
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.selection import with_watched_versions
 from operator_runner.core.errors import ConfigError

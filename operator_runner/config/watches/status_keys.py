@@ -191,12 +191,9 @@ def _check_roots(fields: MapReader, expression: str, location: Location) -> None
 
 
 def _check(fields: MapReader, expression: str, location: Location) -> bool:
-    try:
-        expressions.check(expression)
-    except ValueError as error:
-        fields.report.problem(location, f"invalid JMESPath {expression!r}: {error}")
-        return False
-    return True
+    if message := expressions.problem(expression):
+        fields.report.problem(location, message)
+    return not message
 
 
 def _reads(root: str, expression: str) -> bool:

@@ -9,13 +9,13 @@ from datetime import timedelta
 import pytest
 
 from operator_runner.controller.sharding import Sharding, SlotEvents
-from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence
 from operator_runner.core.settings import LeaderElection
 from operator_runner.core.slot_assignment import (
     SLOTS,
     Assignment,
+    BackoffState,
     MemberReport,
     encode_assignment,
     encode_report,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.sharding import BackoffHandover
 from operator_runner.controller.workqueue import WorkQueue
-from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.core.settings import BackoffSettings, Concurrency
-from operator_runner.core.slot_assignment import slot_of
+from operator_runner.core.slot_assignment import BackoffState, slot_of
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 UID = "9fd5d1bd-0d0e-4a3e-a6f3-0a8d6f1f1c11"

@@ -11,10 +11,16 @@ from typing import Any, NoReturn
 import pytest
 
 from operator_runner.controller.sharding import Sharding, SlotEvents
-from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence, LeaseTerm
-from operator_runner.core.slot_assignment import SLOTS, Assignment, MemberReport, SlotMove, slot_of
+from operator_runner.core.slot_assignment import (
+    SLOTS,
+    Assignment,
+    BackoffState,
+    MemberReport,
+    SlotMove,
+    slot_of,
+)
 from tests.fakes.term import Clock, held_term
 
 UID = "9fd5d1bd-0d0e-4a3e-a6f3-0a8d6f1f1c11"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core.backoff_annotation import (
+from operator_runner.core.slot_assignment import (
     MAX_STATES,
     BackoffState,
     bounded,

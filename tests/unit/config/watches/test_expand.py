@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.config.watches.expand import expand
+from operator_runner.config.watches.document import expand
 
 ENVIRON = {"NAME": "web", "EMPTY": "", "1": "one", "LINES": "a\nb", "a b": "spaced"}
 

@@ -14,8 +14,7 @@ from jsonschema import Draft7Validator
 
 from operator_runner.config.watches import load, schema
 from operator_runner.config.watches.diagnostics import Diagnostics
-from operator_runner.config.watches.document import parse
-from operator_runner.config.watches.expand import Expanded, expand
+from operator_runner.config.watches.document import Expanded, expand, parse
 from operator_runner.config.watches.keys import ENTRY_KEYS, Key
 from operator_runner.core.errors import ConfigError
 
