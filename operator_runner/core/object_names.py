@@ -16,6 +16,11 @@ MAX_SUBDOMAIN = 253
 """Its length."""
 
 
+def plural_of(kind: str) -> str:
+    """Return the plural of a kind that is built into Kubernetes, or is named as these are."""
+    return "endpoints" if kind == "Endpoints" else pluralize(kind.lower())
+
+
 def pluralize(word: str) -> str:
     """Return the plural of a kind in lower case, by the rules of English spelling.
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from operator_runner.core.durations import format_duration
@@ -70,7 +71,7 @@ def suspended(
 ) -> list[Json]:
     """Return the conditions of a resource that is not run until its annotation is removed."""
     result = list(conditions)
-    if any(each.get("type") == "Running" and each.get("reason") == "Running" for each in result):
+    if any(map(partial(_is, type="Running", reason="Running"), result)):
         text = "No run starts while suspended"
         running = new_condition("Running", "False", _SUSPENDED, text, generation)
         result = put_condition(result, running, now)
@@ -88,8 +89,13 @@ def resumed(conditions: Sequence[Json]) -> list[Json]:
     return [condition for condition in conditions if not _is_suspension(condition)]
 
 
+def _is(condition: Json, **fields: str) -> bool:
+    """Return whether a condition has these fields."""
+    return all(condition.get(name) == value for name, value in fields.items())
+
+
 def _is_suspension(condition: Json) -> bool:
-    return condition.get("type") == "Suspended" and condition.get("reason") == _SUSPENDED
+    return _is(condition, type="Suspended", reason=_SUSPENDED)
 
 
 def finished(
@@ -126,10 +132,7 @@ def deselected(
 
 def is_deselected(conditions: Sequence[Json]) -> bool:
     """Return whether the last run was a deselection that succeeded, according to the conditions."""
-    return any(
-        condition.get("type") == "Running" and condition.get("reason") == _DESELECTED
-        for condition in conditions
-    )
+    return any(map(partial(_is, type="Running", reason=_DESELECTED), conditions))
 
 
 def _waiting(
@@ -214,30 +217,19 @@ def with_reasons(conditions: Sequence[Json]) -> list[Json]:
 
 def is_failed(conditions: Sequence[Json], generation: int) -> bool:
     """Return whether the last run, of this generation, failed, according to the conditions."""
-    return any(
-        condition.get("type") == "Failure"
-        and condition.get("status") == "True"
-        and condition.get("observedGeneration", generation) == generation
-        for condition in conditions
-    )
+    failures = filter(partial(_is, type="Failure", status="True"), conditions)
+    return any(each.get("observedGeneration", generation) == generation for each in failures)
 
 
 def is_successful(conditions: Sequence[Json]) -> bool:
     """Return whether the last run succeeded, according to the conditions."""
-    return any(
-        condition.get("type") == "Successful" and condition.get("status") == "True"
-        for condition in conditions
-    )
+    return any(map(partial(_is, type="Successful", status="True"), conditions))
 
 
 def is_waiting(conditions: Sequence[Json]) -> bool:
     """Return whether the last run requested a requeue, according to the conditions."""
-    return any(
-        condition.get("type") == "Running"
-        and condition.get("status") == "True"
-        and _WAITING.match(str(condition.get("message"))) is not None
-        for condition in conditions
-    )
+    running = filter(partial(_is, type="Running", status="True"), conditions)
+    return any(_WAITING.match(str(each.get("message"))) for each in running)
 
 
 def failure_text(failures: Sequence[TaskFailure]) -> str:

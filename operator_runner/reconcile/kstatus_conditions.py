@@ -59,11 +59,8 @@ def applied(
         text = "Last reconciliation succeeded"
         condition = new_condition("Ready", "True", "Succeeded", text, generation)
         return put_condition(_without(conditions, *_ABNORMAL), condition, now)
-    present_type, absent_type = ("Stalled", "Reconciling") if failed else _ABNORMAL
-    condition = new_condition("Ready", "False", reason, message, generation)
-    result = put_condition(_without(conditions, absent_type), condition, now)
-    abnormal = new_condition(present_type, "True", reason, message, generation)
-    return put_condition(result, abnormal, now)
+    abnormal = ("Stalled" if failed else "Reconciling", reason, message)
+    return _abnormal(conditions, ("False", reason), abnormal, generation, now)
 
 
 def deselected(conditions: Sequence[Json]) -> list[Json]:
@@ -78,30 +75,38 @@ def suspended(conditions: Sequence[Json]) -> list[Json]:
 
 def waiting(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run succeeded and requested another run."""
-    message = _message(conditions, "Running")
-    condition = new_condition("Ready", "Unknown", "Progressing", message, generation)
-    result = put_condition(_without(conditions, "Stalled"), condition, now)
-    reconciling = new_condition("Reconciling", "True", "Progressing", message, generation)
-    return put_condition(result, reconciling, now)
+    abnormal = ("Reconciling", "Progressing", _message(conditions, "Running"))
+    return _abnormal(conditions, ("Unknown", "Progressing"), abnormal, generation, now)
 
 
 def failing(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run failed and that is tried again."""
-    message = _message(conditions, "Failure")
-    condition = new_condition("Ready", "False", "Failed", message, generation)
-    result = put_condition(_without(conditions, "Stalled"), condition, now)
-    retrying = new_condition("Reconciling", "True", "ProgressingWithRetry", message, generation)
-    return put_condition(result, retrying, now)
+    abnormal = ("Reconciling", "ProgressingWithRetry", _message(conditions, "Failure"))
+    return _abnormal(conditions, ("False", "Failed"), abnormal, generation, now)
 
 
 def stalled(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource that cannot run until it is corrected."""
-    message = _message(conditions, "Failure")
-    condition = new_condition("Ready", "False", "Stalled", message, generation)
-    result = put_condition(_without(conditions, "Reconciling"), condition, now)
-    return put_condition(
-        result, new_condition("Stalled", "True", "Failed", message, generation), now
-    )
+    abnormal = ("Stalled", "Failed", _message(conditions, "Failure"))
+    return _abnormal(conditions, ("False", "Stalled"), abnormal, generation, now)
+
+
+def _abnormal(
+    conditions: Sequence[Json],
+    ready: tuple[str, str],
+    abnormal: tuple[str, str, str],
+    generation: int,
+    now: datetime,
+) -> list[Json]:
+    """Return the conditions with one of _ABNORMAL: type, reason and message.
+
+    `ready` are status and reason of Ready, which has the same message.
+    """
+    type_, reason, message = abnormal
+    others = (each for each in _ABNORMAL if each != type_)
+    condition = new_condition("Ready", *ready, message, generation)
+    result = put_condition(_without(conditions, *others), condition, now)
+    return put_condition(result, new_condition(type_, "True", reason, message, generation), now)
 
 
 class KstatusObserver(Observer):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from operator_runner.core.model import GVK, Json
+from operator_runner.core.object_names import plural_of
 from operator_runner.tools.bundle.manifests import Manifests, crd_versions, name_of, nested, serves
 
 _UI = "urn:alm:descriptor:com.tectonic.ui:"
@@ -70,31 +71,21 @@ def _hints(name: str, schema: Mapping[str, Any]) -> list[str]:
     return [_UI + hint] if hint else []
 
 
-# Kinds by group and plural. A bundle is made without an API server, so only common ones are known.
+# A bundle is made without an API server, so only common kinds are known.
 _KINDS = {
-    "": {
-        "configmaps": "ConfigMap", "endpoints": "Endpoints",
-        "events": "Event", "namespaces": "Namespace",
-        "persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod", "secrets": "Secret",
-        "serviceaccounts": "ServiceAccount", "services": "Service",
-    },
-    "apps": {
-        "daemonsets": "DaemonSet", "deployments": "Deployment", "replicasets": "ReplicaSet",
-        "statefulsets": "StatefulSet",
-    },
-    "autoscaling": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
-    "batch": {"cronjobs": "CronJob", "jobs": "Job"},
-    "monitoring.coreos.com": {
-        "podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule",
-        "servicemonitors": "ServiceMonitor",
-    },
-    "networking.k8s.io": {"ingresses": "Ingress", "networkpolicies": "NetworkPolicy"},
-    "policy": {"poddisruptionbudgets": "PodDisruptionBudget"},
-    "rbac.authorization.k8s.io": {
-        "clusterrolebindings": "ClusterRoleBinding", "clusterroles": "ClusterRole",
-        "rolebindings": "RoleBinding", "roles": "Role",
-    },
-}  # fmt: skip
+    "": (
+        *("ConfigMap", "Endpoints", "Event", "Namespace", "PersistentVolumeClaim", "Pod"),
+        *("Secret", "Service", "ServiceAccount"),
+    ),
+    "apps": ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
+    "autoscaling": ("HorizontalPodAutoscaler",),
+    "batch": ("CronJob", "Job"),
+    "monitoring.coreos.com": ("PodMonitor", "PrometheusRule", "ServiceMonitor"),
+    "networking.k8s.io": ("Ingress", "NetworkPolicy"),
+    "policy": ("PodDisruptionBudget",),
+    "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+}
+_BY_PLURAL = {(group, plural_of(kind)): kind for group, kinds in _KINDS.items() for kind in kinds}
 _VERSIONS = {"autoscaling": "v2"}
 _CREATE_VERBS = {"create", "*"}
 
@@ -142,7 +133,7 @@ def creatable_kinds(rules: Iterable[Json]) -> list[Json]:
         if _CREATE_VERBS & set(rule.get("verbs") or ())
         for group in rule.get("apiGroups") or ()
         for resource in rule.get("resources") or ()
-        if (kind := _KINDS.get(group, {}).get(resource))
+        if (kind := _BY_PLURAL.get((group, resource)))
     }
     return [{"kind": kind, "name": "", "version": version} for kind, version in sorted(found)]
 

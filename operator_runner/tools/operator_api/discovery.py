@@ -285,20 +285,14 @@ async def _lease_holders(api: Api, addresses: Sequence[PodAddress]) -> dict[str,
 
 
 async def _pods(api: Api, namespace: str) -> Sequence[Json]:
-    params = {"labelSelector": LABEL}
-    paths = ("/api/v1/pods", f"/api/v1/namespaces/{namespace}/pods")
+    async def listed(path: str) -> Sequence[Json]:
+        pages = list_pages(api, path, params={"labelSelector": LABEL})
+        return [each async for page in pages for each in page["items"]]
+
     try:
-        return [
-            each
-            async for page in list_pages(api, paths[0], params=params)
-            for each in page["items"]
-        ]
+        return await listed("/api/v1/pods")
     except Forbidden:
-        return [
-            each
-            async for page in list_pages(api, paths[1], params=params)
-            for each in page["items"]
-        ]
+        return await listed(f"/api/v1/namespaces/{namespace}/pods")
 
 
 async def _client(api: Api, address: PodAddress, found: Operators) -> OperatorClient | None:

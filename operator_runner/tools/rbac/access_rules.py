@@ -11,10 +11,12 @@ from typing import Any
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json
-from operator_runner.core.object_names import pluralize
+from operator_runner.core.object_names import plural_of
 
 CLUSTER_WIDE, OWN_NAMESPACE = "", "@operator"
 """Special scopes: the whole cluster, and the operator's own namespace."""
+MANAGER = "manager-role"
+"""Name of the operator's role."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,7 +65,7 @@ class Requirement:
 
     rule: AccessRule
     reason: str
-    role: str = "manager-role"
+    role: str = MANAGER
     instead: tuple[AccessRule, ...] = ()
 
     def is_met(self, granted: Collection[AccessRule]) -> bool:
@@ -178,8 +180,7 @@ class KindTable:
                 f"{gvk.kind} of {gvk.api_version}: no CRD found, so its plural is unknown; name the"
                 " CRD's file with --crds"
             )
-        plural = "endpoints" if gvk.kind == "Endpoints" else pluralize(gvk.kind.lower())
-        return PluralName(plural, gvk.kind not in _CLUSTER_SCOPED)
+        return PluralName(plural_of(gvk.kind), gvk.kind not in _CLUSTER_SCOPED)
 
 
 def _defined(documents: Iterable[Json]) -> Iterable[tuple[tuple[str, str], PluralName]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from operator_runner.core.model import GVK, Ownership, Watch
@@ -18,6 +18,7 @@ from operator_runner.proxy.ownership import can_be_owned
 from operator_runner.proxy.request_info import ANY, OWN, RBAC, Permission, RequestInfo
 from operator_runner.tools.rbac.access_rules import (
     CLUSTER_WIDE,
+    MANAGER,
     OWN_NAMESPACE,
     AccessRule,
     KindTable,
@@ -88,9 +89,8 @@ def requirements_of_runner(
 
 
 def _of_certificates(scope: str, name: str, reason: str, role: str) -> Iterator[Requirement]:
-    yield Requirement(AccessRule("", "secrets", "create", scope), reason, role)
-    for verb in ("get", "update"):
-        yield Requirement(AccessRule("", "secrets", verb, scope, name), reason, role)
+    yield from _for("", "secrets", ("create",), (scope,), reason, role=role)
+    yield from _for("", "secrets", ("get", "update"), (scope,), reason, name=name, role=role)
 
 
 def _of_jobs(watch: Watch, own_namespace: str) -> Iterator[Requirement]:
@@ -100,9 +100,8 @@ def _of_jobs(watch: Watch, own_namespace: str) -> Iterator[Requirement]:
     namespace = watch.job.namespace
     scope = OWN_NAMESPACE if namespace in {"", own_namespace} else namespace
     for group, resource, verbs in _JOB_VERBS:
-        for verb in verbs:
-            reason = f"runs of {watch.gvk.kind} are Jobs"
-            yield Requirement(AccessRule(group, resource, verb, scope), reason, JOBS)
+        reason = f"runs of {watch.gvk.kind} are Jobs"
+        yield from _for(group, resource, verbs, (scope,), reason, role=JOBS)
 
 
 def _of_resources(watch: Watch) -> Iterator[tuple[str, str, str]]:
@@ -127,19 +126,15 @@ def _of_resources(watch: Watch) -> Iterator[tuple[str, str, str]]:
 
 def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
     gvk, plural = watch.gvk, kinds.plural(watch.gvk)
-    for scope in features.where(plural):
-        for suffix, verb, reason in _of_resources(watch):
-            yield Requirement(AccessRule(gvk.group, plural.name + suffix, verb, scope), reason)
-    for scope in _scopes_of_events(plural, features):
-        for verb in ("create", "patch"):
-            reason = f"the runner emits Events about {gvk.kind}"
-            yield Requirement(AccessRule("events.k8s.io", "events", verb, scope), reason)
+    for suffix, verb, reason in _of_resources(watch):
+        yield from _for(gvk.group, plural.name + suffix, (verb,), features.where(plural), reason)
+    scopes = _scopes_of_events(plural, features)
+    reason = f"the runner emits Events about {gvk.kind}"
+    yield from _for("events.k8s.io", "events", ("create", "patch"), scopes, reason)
     if watch.conversions and features.webhook:
         name = f"{plural.name}.{gvk.group}"
-        for verb in ("get", "patch"):
-            rule = AccessRule(*_CRDS, verb, CLUSTER_WIDE, name)
-            reason = f"the runner registers the conversion webhook of {gvk.kind}"
-            yield Requirement(rule, reason, WEBHOOK)
+        reason = f"the runner registers the conversion webhook of {gvk.kind}"
+        yield from _for(*_CRDS, ("get", "patch"), (CLUSTER_WIDE,), reason, name=name, role=WEBHOOK)
     yield from _of_related(watch, kinds, features)
     yield from _of_jobs(watch, features.own_namespace)
 
@@ -163,10 +158,8 @@ def _of_related(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> It
         *((gvk, f"that show why {watch.gvk.kind} is not ready") for gvk in _causes_of(watch)),
     ):
         plural = kinds.plural(gvk)
-        for scope in features.where(plural):
-            for verb in _LIST_WATCH:
-                rule = AccessRule(gvk.group, plural.name, verb, scope)
-                yield Requirement(rule, f"the runner watches objects {relation}")
+        reason = f"the runner watches objects {relation}"
+        yield from _for(gvk.group, plural.name, _LIST_WATCH, features.where(plural), reason)
 
 
 def _causes_of(watch: Watch) -> Sequence[GVK]:
@@ -175,29 +168,40 @@ def _causes_of(watch: Watch) -> Sequence[GVK]:
 
 
 def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
-    if features.lease:
-        group, scope = "coordination.k8s.io", features.lease_scope
-        yield Requirement(AccessRule(group, "leases", "create", scope), "--leader-elect", LEADER)
-        for verb in ("get", "update"):
-            rule = AccessRule(group, "leases", verb, scope, features.lease)
-            yield Requirement(rule, "--leader-elect", LEADER)
-    if features.lease and features.shards:
-        # The names of the Leases of replicas are random.
-        for verb in ("create", "get", *_LIST_WATCH, "update", "delete"):
-            rule = AccessRule("coordination.k8s.io", "leases", verb, features.lease_scope)
-            yield Requirement(rule, "--shards: each replica has a Lease", LEADER)
+    if lease := features.lease:
+        what, scopes = ("coordination.k8s.io", "leases"), (features.lease_scope,)
+        flag, named = "--leader-elect", ("get", "update")
+        yield from _for(*what, ("create",), scopes, flag, role=LEADER)
+        yield from _for(*what, named, scopes, flag, name=lease, role=LEADER)
+        if features.shards:
+            # The names of the Leases of replicas are random.
+            verbs = ("create", "get", *_LIST_WATCH, "update", "delete")
+            reason = "--shards: each replica has a Lease"
+            yield from _for(*what, verbs, scopes, reason, role=LEADER)
     if features.reviews:
-        for group, resource in (
+        for what in (
             ("authentication.k8s.io", "tokenreviews"),
             ("authorization.k8s.io", "subjectaccessreviews"),
         ):
-            yield Requirement(AccessRule(group, resource, "create"), features.reviewer, METRICS)
+            yield from _for(*what, ("create",), (CLUSTER_WIDE,), features.reviewer, role=METRICS)
     if name := features.operator_condition:
-        for verb in ("get", "patch"):
-            rule = AccessRule(
-                "operators.coreos.com", "operatorconditions", verb, OWN_NAMESPACE, name
-            )
-            yield Requirement(rule, "OPERATOR_CONDITION_NAME")
+        what, variable = ("operators.coreos.com", "operatorconditions"), "OPERATOR_CONDITION_NAME"
+        yield from _for(*what, ("get", "patch"), (OWN_NAMESPACE,), variable, name=name)
+
+
+def _for(
+    group: str,
+    resource: str,
+    verbs: Iterable[str],
+    scopes: Iterable[str],
+    reason: str,
+    *,
+    name: str = "",
+    role: str = MANAGER,
+) -> Iterator[Requirement]:
+    """Yield the requirements of verbs on a resource in scopes, for one reason."""
+    for scope, verb in itertools.product(scopes, verbs):
+        yield Requirement(AccessRule(group, resource, verb, scope, name), reason, role)
 
 
 _CHANGES = frozenset({"delete", "patch", "update"})
@@ -274,12 +278,9 @@ def _following(
     permission: Permission, watch: Watch, features: EnabledFeatures
 ) -> Iterator[Requirement]:
     """Yield the requirements of watching a kind that a role creates."""
-    for scope in features.scopes if permission.namespace else (CLUSTER_WIDE,):
-        for verb in ("list", "watch"):
-            reason = f"the runner watches objects that {_content(watch)} creates"
-            yield Requirement(
-                AccessRule(permission.group, permission.resource, verb, scope), reason
-            )
+    scopes = features.scopes if permission.namespace else (CLUSTER_WIDE,)
+    reason = f"the runner watches objects that {_content(watch)} creates"
+    yield from _for(permission.group, permission.resource, _LIST_WATCH, scopes, reason)
 
 
 def _pruning(
@@ -287,8 +288,8 @@ def _pruning(
 ) -> Iterator[Requirement]:
     """Yield the requirements of deleting objects of a kind that a role creates."""
     reason = f"the runner prunes objects that {_content(watch)} no longer writes"
-    for scope, verb in itertools.product(_scopes(permission, features), ("get", "list", "delete")):
-        yield Requirement(AccessRule(permission.group, permission.resource, verb, scope), reason)
+    verbs, scopes = ("get", "list", "delete"), _scopes(permission, features)
+    yield from _for(permission.group, permission.resource, verbs, scopes, reason)
 
 
 def _verifying(
@@ -306,11 +307,9 @@ def _verifying(
     elif permission.verb in _CHANGES or (permission.verb == "create" and info.subresource):
         adopts = watch.ownership is Ownership.ADOPT and permission.verb in {"patch", "update"}
         verbs = ("get", "patch") if adopts else ("get",)
-    for scope, verb in itertools.product(_scopes(permission, features), verbs):
-        reason = f"the proxy reads the owner of objects that {_content(watch)} writes"
-        yield Requirement(
-            AccessRule(permission.group, info.resource, verb, scope, permission.name), reason
-        )
+    reason = f"the proxy reads the owner of objects that {_content(watch)} writes"
+    scopes, name = _scopes(permission, features), permission.name
+    yield from _for(permission.group, info.resource, verbs, scopes, reason, name=name)
 
 
 def _is_followed(
