@@ -261,6 +261,14 @@ def matches(resource: Json, query: Mapping[str, str]) -> bool:
     return all(query[key] == value for key, value in found.items() if key in query)
 
 
+def query_of(ref: ObjectRef) -> dict[str, str]:
+    """Return the query that selects a resource, or without a name the resources of a kind."""
+    fields = {"group": ref.gvk.group, "kind": ref.gvk.kind}
+    return fields | {
+        key: value for key, value in (("name", ref.name), ("namespace", ref.namespace)) if value
+    }
+
+
 def summary_of(document: Json) -> Json:
     """Return a record without the fields that only its details have."""
     return {name: value for name, value in document.items() if name not in _DETAILS}

@@ -126,11 +126,8 @@ async def _add_handled_kinds(cluster: ClusterView, selection: ResourceSelection)
     async def is_handled(resource: ApiResource) -> bool | None:
         async with limit:
             try:
-                path = resource.path(selection.namespace)
-                async for page in list_pages(
-                    cluster.api, path, accept=ACCEPT_METADATA, outer_levels=2
-                ):
-                    if any(map(_is_handled, page.get("items") or ())):
+                async for _, item in objects(cluster.api, resource, selection.namespace):
+                    if _is_handled(item):
                         return True
             except Forbidden:
                 return None
@@ -159,15 +156,13 @@ def _preferred(served: Sequence[ApiResource]) -> list[ApiResource]:
     return list(found.values())
 
 
-async def refs(api: Api, kind: ApiResource, namespace: str | None) -> list[ObjectRef]:
-    """Return the resources of a kind in a namespace, None for all. Raises ApiError."""
-    return [
-        ObjectRef.of_kind(kind.gvk, item)
-        async for page in list_pages(
-            api, kind.path(namespace), accept=ACCEPT_METADATA, outer_levels=2
-        )
-        for item in page.get("items") or ()
-    ]
+async def objects(
+    api: Api, kind: ApiResource, namespace: str | None, *, accept: str = ACCEPT_METADATA
+) -> AsyncIterator[tuple[ObjectRef, Json]]:
+    """Yield the objects of a kind in a namespace, None for all. Raises ApiError."""
+    async for page in list_pages(api, kind.path(namespace), accept=accept, outer_levels=2):
+        for item in page.get("items") or ():
+            yield ObjectRef.of_kind(kind.gvk, item), item
 
 
 def _is_handled(item: Json) -> bool:
@@ -211,13 +206,10 @@ async def _bodies(
             else:
                 yield ref, body
         return
-    path = kind.path(selection.namespace)
     try:
-        async for page in list_pages(cluster.api, path, accept=JSON, outer_levels=2):
-            for body in page.get("items") or ():
-                ref = ObjectRef.of_kind(kind.gvk, body)
-                if selection.has(ref, body):
-                    yield ref, body
+        async for ref, body in objects(cluster.api, kind, selection.namespace, accept=JSON):
+            if selection.has(ref, body):
+                yield ref, body
     except (Forbidden, NotFound) as error:
         selection.errors.append(error)
 

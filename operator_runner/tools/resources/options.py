@@ -196,8 +196,8 @@ def complete_names(context: click.Context, incomplete: str) -> list[CompletionIt
     async def read(cluster: ClusterView) -> list[str]:
         from operator_runner.tools.resources import listing  # noqa: PLC0415 (slow import)
 
-        found = await listing.refs(cluster.api, cluster.resource(kind), cluster.namespace)
-        return [f"{kind}/{each.name}" for each in found]
+        found = listing.objects(cluster.api, cluster.resource(kind), cluster.namespace)
+        return [f"{kind}/{ref.name}" async for ref, _ in found]
 
     names = read_cluster(context, read)
     return [CompletionItem(each) for each in (_matching(names, incomplete) if slash else names)]

@@ -89,7 +89,7 @@ class Targets:
         """Yield the resources; named ones may not exist. Raises ApiError and ConfigError."""
         # The API client is slow to import, and --help does not need it.
         from operator_runner.tools.resources.cluster import NamedResource  # noqa: PLC0415
-        from operator_runner.tools.resources.listing import refs  # noqa: PLC0415
+        from operator_runner.tools.resources.listing import objects  # noqa: PLC0415
 
         for text in dict.fromkeys(self.wanted):
             if not self.are_all:
@@ -97,7 +97,7 @@ class Targets:
                 continue
             kind = cluster.resource(text)
             namespace = None if self.all_namespaces else cluster.namespace
-            for ref in await refs(cluster.api, kind, namespace):
+            async for ref, _ in objects(cluster.api, kind, namespace):
                 yield NamedResource(kind, ref)
 
 

@@ -17,16 +17,17 @@ from operator_runner.core.errors import ApiError, Forbidden
 from operator_runner.core.labels import field_selector
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.core.settings import DEFAULT_WORK_DIR
-from operator_runner.kube.api import Api, list_pages
+from operator_runner.kube.api import JSON, Api, list_pages
 from operator_runner.kube.cluster import CONTROLLER
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.records import causes_text
+from operator_runner.telemetry.runs.records import causes_text, query_of
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators, follow_operators
 from operator_runner.tools.operator_api.watched_kinds import exclusion, watched_kinds
 from operator_runner.tools.resources.cluster import open_cluster
+from operator_runner.tools.resources.listing import objects
 from operator_runner.tools.run_lines import (
     History,
     RunLine,
@@ -98,7 +99,8 @@ async def _history(
     *,
     everywhere: bool,
 ) -> History:
-    listed = await _runs_of(operators, ref, everywhere=everywhere)
+    query = {**query_of(ref), "limit": _MAX_RUNS}
+    listed = without_repetitions(await operators.collect("/runs", check_run, query))
     # Events about cluster-scoped objects are in `default`.
     place = None if everywhere else ref.namespace or "default"
     events = [
@@ -132,15 +134,6 @@ async def _history(
         tuple(ref for ref, body in bodies if body["metadata"].get("deletionTimestamp")),
         await _exclusion(operators, bodies) if ref.name and not lines else "",
     )
-
-
-async def _runs_of(operators: Operators, ref: ObjectRef, *, everywhere: bool) -> list[Json]:
-    query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "limit": _MAX_RUNS}
-    if ref.name:
-        query["name"] = ref.name
-    if not everywhere:
-        query["namespace"] = ref.namespace
-    return without_repetitions(await operators.collect("/runs", check_run, query))
 
 
 def _is_current(resource: Json, uids: Mapping[tuple[str, str], str]) -> bool:
@@ -199,12 +192,8 @@ async def _bodies(
         if ref.name:
             bodies = [await api.request("GET", resource.path(ref.namespace, ref.name))]
         else:
-            path = resource.path(ref.namespace or None)
-            bodies = [
-                body
-                async for page in list_pages(api, path, outer_levels=2)
-                for body in page["items"]
-            ]
+            found = objects(api, resource, ref.namespace or None, accept=JSON)
+            bodies = [body async for _, body in found]
     except ApiError:
         if known:
             return []

@@ -13,6 +13,7 @@ from operator_runner.core.errors import NotFound
 from operator_runner.core.model import Json
 from operator_runner.core.texts import printable
 from operator_runner.telemetry.runs.received import check_run
+from operator_runner.telemetry.runs.records import query_of
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
@@ -102,15 +103,8 @@ async def _run_id(cluster: ClusterView, operators: Operators, what: str | Resour
     return what if isinstance(what, str) else await _last_run(cluster, operators, what)
 
 
-def _query(cluster: ClusterView, name: ResourceName) -> dict[str, str]:
-    """Return the query of the API for a resource. Raises ConfigError for an unknown kind."""
-    ref = cluster.find(name).ref
-    query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name}
-    return {**query, "namespace": ref.namespace} if ref.namespace else query
-
-
 async def _last_run(cluster: ClusterView, operators: Operators, name: ResourceName) -> str:
-    query = {**_query(cluster, name), "limit": "1"}
+    query = {**query_of(cluster.find(name).ref), "limit": "1"}
     found = newest(await operators.collect("/runs", check_run, query))
     warn_invalid(operators)
     if not found:

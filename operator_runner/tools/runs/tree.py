@@ -317,12 +317,12 @@ class _Search:
     async def _runs(self, operators: Operators, ref: ObjectRef, uid: str) -> RunsOfTree:
         """Return the runs of a resource, none without an operator."""
         from operator_runner.telemetry.runs.received import check_run  # noqa: PLC0415
+        from operator_runner.telemetry.runs.records import query_of  # noqa: PLC0415
         from operator_runner.tools.runs.listing import newest  # noqa: PLC0415
         from operator_runner.tools.runs.run_details import find_run  # noqa: PLC0415
 
-        query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name}
-        query |= {"namespace": ref.namespace} if ref.namespace else {}
-        listed = await operators.collect("/runs", check_run, {**query, "limit": "100"})
+        query = {**query_of(ref), "limit": "100"}
+        listed = await operators.collect("/runs", check_run, query)
         found = newest([each for each in listed if each["resource"].get("uid") in {None, uid}])
         ended = next((each for each in found if "finished" in each), None)
         try:
@@ -354,22 +354,16 @@ class _Search:
         return list(found.values())
 
     async def _list(self, kind: ApiResource) -> dict[ObjectRef, Json]:
-        from operator_runner.kube.api import list_pages  # noqa: PLC0415 (slow import)
-        from operator_runner.tools.resources.listing import ACCEPT_METADATA  # noqa: PLC0415
+        from operator_runner.tools.resources.listing import objects  # noqa: PLC0415 (slow import)
 
-        found: dict[ObjectRef, Json] = {}
-        path = kind.path(self.namespace)
+        found = objects(self.cluster.api, kind, self.namespace)
         try:
-            async for page in list_pages(
-                self.cluster.api, path, accept=ACCEPT_METADATA, outer_levels=2
-            ):
-                for item in page.get("items") or ():
-                    found[ObjectRef.of_kind(kind.gvk, item)] = item
+            return {ref: item async for ref, item in found}
         except (Forbidden, Unavailable):
             self.skipped.add(kind.plural)
         except NotFound:
             pass
-        return found
+        return {}
 
     async def _readiness(self, root: TreeNode) -> dict[ObjectRef, str]:
         """Return the readiness of the objects that have a status; others are not read."""
