@@ -116,6 +116,11 @@ def suspension(annotations: Mapping[str, str]) -> Suspension:
     return next((each for each in Suspension if each.value == text), Suspension.NONE)
 
 
+def wants_suspension(body: Json) -> bool:
+    """Return whether an annotation suspends the runs of a resource."""
+    return suspension(annotations_of(body)) is not Suspension.NONE
+
+
 def pending_request(annotations: Mapping[str, str]) -> str:
     """Return the id of the request that was not handled yet, empty if there is none."""
     wanted = annotations.get(REQUEST_ANNOTATION) or ""

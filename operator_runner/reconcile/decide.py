@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from operator_runner.config.watches.selection import cleans_up
 from operator_runner.core.model import Json, Watch
-from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
+from operator_runner.reconcile.annotations import wants_suspension
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def decide(body: Json, watch: Watch, *, selected: bool, deselected: bool = False
         return _decide_deletion(body, watch, finalizer if has_finalizer else None)
     if not (selected or deselected):
         return Ignore("Resource does not match selector or when")
-    if _is_suspended(body):
+    if wants_suspension(body):
         return Suspend()
     if not selected:
         return RunDeselection()
@@ -95,8 +95,4 @@ def _decide_deletion(body: Json, watch: Watch, finalizer: str | None) -> Action:
         return Ignore("Resource is terminated")
     if not cleans_up(body, watch):
         return Ignore("Resource belongs to the watch of another version")
-    return Suspend(finalizer) if _is_suspended(body) else Run(cleanup=True)
-
-
-def _is_suspended(body: Json) -> bool:
-    return suspension(annotations_of(body)) is not Suspension.NONE
+    return Suspend(finalizer) if wants_suspension(body) else Run(cleanup=True)

@@ -2,7 +2,7 @@
 
 There a template returned text, unless it was only the name of a variable with a boolean, a number
 or None: `'{{ size + 1 }}'` was "3", as the data of a ConfigMap or a label requires, and None was
-"". Text that looks like a list, a map or a boolean was converted (`text_types`). Since 2.19 a
+"". Text that looks like a list, a map or a boolean was converted (`text_templates`). Since 2.19 a
 template returns the type of its expression, and fails if variables cannot have it (timedelta,
 range). ansible-core now ignores its setting `jinja2_native`, which selects the types here: true in
 ansible.cfg or ANSIBLE_JINJA2_NATIVE leaves ansible-core unchanged.

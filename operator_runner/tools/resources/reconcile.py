@@ -26,6 +26,7 @@ from operator_runner.reconcile.annotations import (
     annotations_of,
     handled_request,
     suspension,
+    wants_suspension,
 )
 from operator_runner.reconcile.conditions import conditions_by_type, is_suspended, read_conditions
 from operator_runner.tools.resources.options import DurationType, complete
@@ -98,7 +99,7 @@ async def _request(
         async for target in targets.find(cluster):
             try:
                 body = await cluster.read(target)
-                if targets.are_all and _is_suspended(body):
+                if targets.are_all and wants_suspension(body):
                     results.add(target, "is suspended; skipped", "suspended")
                     continue
                 _check_active(target, body)
@@ -149,13 +150,9 @@ def activity(queues: Queues, ref: ObjectRef, uid: str) -> str:
     return f"runs task '{task.get('name') or task.get('action')}'" if task else ""
 
 
-def _is_suspended(body: Json) -> bool:
-    return suspension(annotations_of(body)) is not Suspension.NONE
-
-
 def _check_active(target: NamedResource, body: Json) -> None:
     """Raise ConfigError for a resource that is suspended."""
-    if _is_suspended(body):
+    if wants_suspension(body):
         place = f" --namespace {target.ref.namespace}" if target.ref.namespace else ""
         hint = f"operator-runner resume {target}{place}"
         raise ConfigError(f"{target} is suspended; to resume: {hint}")

@@ -21,7 +21,7 @@ from operator_runner.core.model import Json, ObjectRef, Trigger, uid_of
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.cluster import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile import drift
-from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
+from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.telemetry.runs.records import RUNNING, causes_text
 from operator_runner.tools.run_lines import age, line_of, with_short_paths
@@ -305,7 +305,7 @@ def _state(body: Json, conditions: Mapping[str, Json]) -> SummaryState:
     is_running = running.get("status") == "True" and running.get("reason") == "Running"
     is_waiting = is_running and _REQUEUE.search(str(running.get("message"))) is not None
     states = {
-        SummaryState.SUSPENDED: suspension(annotations_of(body)) is not Suspension.NONE,
+        SummaryState.SUSPENDED: wants_suspension(body),
         SummaryState.DELETING: bool(body["metadata"].get("deletionTimestamp")),
         SummaryState.WAITING: is_waiting,
         SummaryState.RUNNING: is_running,

@@ -20,7 +20,7 @@ from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import JSON, Api, list_pages
 from operator_runner.kube.cluster import CONTROLLER
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
+from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.records import causes_text, query_of
 from operator_runner.tools.kubeconfig import Kubeconfig
@@ -129,7 +129,7 @@ async def _history(
         ref,
         tuple(lines),
         _rerun(work_dir, refs, lines),
-        tuple(ref for ref, body in bodies if _is_suspended(body)),
+        tuple(ref for ref, body in bodies if wants_suspension(body)),
         pod,
         tuple(ref for ref, body in bodies if body["metadata"].get("deletionTimestamp")),
         await _exclusion(operators, bodies) if ref.name and not lines else "",
@@ -161,10 +161,6 @@ async def _exclusion(operators: Operators, bodies: Sequence[tuple[ObjectRef, Jso
     """Return why operators may not reconcile the first resource."""
     watched = await watched_kinds(operators)
     return next((exclusion(ref, body, watched) for ref, body in bodies), "")
-
-
-def _is_suspended(body: Json) -> bool:
-    return suspension(annotations_of(body)) is not Suspension.NONE
 
 
 def _line_about(event: Json, ref: ObjectRef) -> RunLine:

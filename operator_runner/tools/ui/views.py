@@ -9,7 +9,7 @@ from typing import Any
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
-from operator_runner.reconcile.annotations import Suspension, annotations_of, suspension
+from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.telemetry.runs.records import causes_text, object_json
 from operator_runner.tools.operator_api.watched_kinds import Queues, WatchedKind, exclusion
 from operator_runner.tools.resources.cluster import kind_name
@@ -128,7 +128,7 @@ def resource_view(
     return {
         "key": key,
         "known": body is not None,
-        "suspended": body is not None and suspension(annotations_of(body)) is not Suspension.NONE,
+        "suspended": body is not None and wants_suspension(body),
         "deleting": body is not None and bool(body["metadata"].get("deletionTimestamp")),
         "exclusion": exclusion(ref, body, observed.watched) if ref and body and not runs else "",
         "runs": run_rows(newest(runs), now),
