@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from operator_runner.devcluster import Cluster
+from tests.support.command import run_command
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
-from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
 KIND = "echoes.test.example.com"
@@ -82,10 +81,9 @@ def test_two_operators_notice_each_other(
             assert line["manager"] == "operator-runner"
             assert "--leader-elect" in line["hint"]
     where = f"--namespace={kubectl.namespace}", f"--kubeconfig={control_plane_cluster.kubeconfig}"
-    command = [str(OPERATOR_RUNNER), "why", "Echo/a", *where]
     # The Event is written after the line of the log.
     output = eventually(
-        lambda: subprocess.run(command, capture_output=True, text=True, check=False).stdout,
+        lambda: run_command(["why", "Echo/a", *where]).stdout,
         lambda output: "AnotherOperator" in output,
     )
     assert "WATCH_NAMESPACE" in output

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.functional.test_operator import wait_for_text
+from tests.support.command import run_command
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.runner_cli import RunnerCli
-from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
 KIND = "echoes.test.example.com"
@@ -59,9 +59,7 @@ def notes(kubectl: Kubectl, reason: str) -> list[str]:
 
 
 def why(*args: str | Path) -> str:
-    done = subprocess.run(
-        [OPERATOR_RUNNER, "why", *args], capture_output=True, text=True, check=False
-    )
+    done = run_command(["why", *args])
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -161,8 +159,7 @@ def test_why_takes_the_spellings_of_kubectl(
         ("ecko/a", 'the resource type "ecko" is unknown; did you mean echo.v1.test.example.com?'),
         ("echo/b", 'echoes.test.example.com "b" not found'),
     ):
-        command = [str(OPERATOR_RUNNER), "why", name, *ours]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_command(["why", name, *ours])
         assert done.returncode == 1
         assert problem in done.stderr
 

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.scaffold import OPERATOR_RUNNER
+from tests.support.command import run_command
 
 
 @dataclass(frozen=True)
@@ -18,18 +18,8 @@ class RunnerCli:
 
     def run(self, command: str, *args: str) -> subprocess.CompletedProcess[str]:
         """Run a command and return; the exit status is the caller's business."""
-        return subprocess.run(
-            [
-                OPERATOR_RUNNER,
-                command,
-                *args,
-                f"--namespace={self.namespace}",
-                f"--kubeconfig={self.kubeconfig}",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        where = f"--namespace={self.namespace}", f"--kubeconfig={self.kubeconfig}"
+        return run_command([command, *args, *where])
 
     def __call__(self, command: str, *args: str) -> str:
         """Run a command and return its output; fail the test if it fails."""

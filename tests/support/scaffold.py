@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.command import run_command
+
 OPERATOR_RUNNER = Path(sys.executable).parent / "operator-runner"
 
 
 def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `operator-runner` in a directory."""
-    return subprocess.run(
-        [OPERATOR_RUNNER, *arguments], cwd=root, capture_output=True, text=True, check=False
-    )
+    return run_command(arguments, root)
 
 
 def init(root: Path, *flags: str) -> None:

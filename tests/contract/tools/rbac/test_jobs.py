@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.command import run_command
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
-from tests.support.scaffold import OPERATOR_RUNNER
 
 
 @pytest.fixture
@@ -44,9 +43,7 @@ def project(tmp_path: Path, namespace: str) -> Path:
 
 
 def rbac(project: Path, *args: str) -> str:
-    done = subprocess.run(
-        [OPERATOR_RUNNER, "rbac", *args], cwd=project, capture_output=True, text=True, check=False
-    )
+    done = run_command(["rbac", *args], project)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
