@@ -537,10 +537,7 @@ class Operator:
         states = self._backoff_handover.released(slots, found)
         refs = [ref for ref, _ in found]
         for ref in refs:
-            self._queue.remove(ref)
-            self._dispatcher.awaiting_edit.discard(ref)
-            self._loop_throttle.forget(ref)
-            self._reconcilers[ref.gvk].release(ref)
+            self._dispatcher.release(ref)
         self._forget(*refs)
         for ref, uid, _ in self._primary.existing():
             if slot_of(uid) in slots:

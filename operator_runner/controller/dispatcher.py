@@ -105,6 +105,13 @@ class Dispatcher:
 
         return await self._traced(item, reconcile)
 
+    def release(self, key: ObjectRef) -> None:
+        """Drop the state of a key that another replica reconciles from now on."""
+        self._queue.remove(key)
+        self.awaiting_edit.discard(key)
+        self._loop_throttle.forget(key)
+        self._reconcilers[key.gvk].release(key)
+
     async def drain(
         self, grace: float, before_cancel: Callable[[], Awaitable[None]] | None = None
     ) -> None:
