@@ -92,7 +92,10 @@ class RunOnce:
             if watch.gvk in named:
                 key = ObjectRef(watch.gvk, namespace if watch.gvk in namespaced else "", name)
                 found.append(key)
-                body = await self._cluster.get(key)
+                try:
+                    body = await self._cluster.get(key)
+                except ApiError as error:
+                    raise ConfigError(f"--once: {error}") from error
                 if body is not None and is_selected(body, watch):
                     return key
         return found[0]

@@ -122,6 +122,22 @@ def test_a_resource_that_does_not_exist_is_an_error(
     assert "Resource does not exist" in done.stderr
 
 
+def test_a_user_who_may_not_read_the_resource_is_named(
+    kubectl: Kubectl, control_plane: Path, project: Path
+) -> None:
+    """In one line, as other errors of the configuration."""
+    kubectl.apply(echo(sayThis="1"))
+    config = yaml.safe_load(control_plane.read_text())
+    config["users"][0]["user"]["as"] = "nobody"
+    file = project.parent / "nobody"
+    file.write_text(yaml.safe_dump(config))
+    done = _run_once(project, kubectl, file, "echo/a")
+    assert done.returncode == 1
+    assert 'User "nobody" cannot' in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Internal error" not in done.stderr
+
+
 def test_kinds_that_are_not_installed_do_not_affect_the_others(
     kubectl: Kubectl, control_plane: Path, project: Path
 ) -> None:
