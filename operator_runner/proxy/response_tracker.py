@@ -136,7 +136,7 @@ class ResponseTracker:
         try:
             kind = await self._discovery.resource_named(info.group, info.version, info.resource)
         except ApiError:
-            return None  # the API server tells the run
+            return None  # the request is forwarded, and the API server reports the error
         ref = ObjectRef(kind.gvk, info.namespace, info.name)
         grant = tracked.grant
         body = self._observer.newest(grant.owner.ref, ref, grant.watch)

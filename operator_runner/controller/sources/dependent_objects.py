@@ -73,11 +73,11 @@ class DependentObjects:
 
     def __init__(self, watches: Sequence[Watch]) -> None:
         """Keep objects of the kinds of these watches that use them."""
-        self._shown = {
+        self._declaring = {
             watch.gvk for watch in watches if watch.status and watch.status.uses_dependents
         }
-        self._applied = {watch.gvk for watch in watches if watch.field_manager}
-        self._kinds = self._shown | self._applied
+        self._applying = {watch.gvk for watch in watches if watch.field_manager}
+        self._kinds = self._declaring | self._applying
         self._owner_kinds = {(gvk.group, gvk.kind) for gvk in self._kinds}
         self._objects: dict[ObjectRef, _Kept] = {}
         self._owned: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
@@ -132,7 +132,7 @@ class DependentObjects:
         return self._content(body) if is_owned else None
 
     def _content(self, body: Json) -> ObjectContent:
-        if self._applied and _is_whole(body):
+        if self._applying and _is_whole(body):
             return _compressed(body, is_whole=True)
         return _compressed(_shown(body))
 
@@ -212,7 +212,7 @@ class DependentObjects:
                 del self._owned[owner]
 
     def _warn(self, ref: ObjectRef) -> None:
-        if self._shown and not self._is_full:
+        if self._declaring and not self._is_full:
             _log.warning(
                 "Too many objects for `dependents` of a status; further ones are left out",
                 object=str(ref),

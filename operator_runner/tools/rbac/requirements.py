@@ -199,7 +199,7 @@ def _for(
     name: str = "",
     role: str = MANAGER,
 ) -> Iterator[Requirement]:
-    """Yield the requirements of verbs on a resource in scopes, for one reason."""
+    """Yield a requirement for each verb on a resource in each scope, all with the same reason."""
     for scope, verb in itertools.product(scopes, verbs):
         yield Requirement(AccessRule(group, resource, verb, scope, name), reason, role)
 
