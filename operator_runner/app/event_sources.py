@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
+from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
 from operator_runner.controller.sources.kind_discovery import KindDiscovery, watch_kinds_forever
@@ -36,6 +37,7 @@ from operator_runner.core.model import (
     Watch,
     uid_of,
 )
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource, Discovery
@@ -128,6 +130,7 @@ class EventSources:
         *,
         metrics: Metrics,
         readiness: WatchReadiness,
+        states: ResourceStates,
         handlers: Handlers,
     ) -> None:
         """Build the sources; nothing is watched yet."""
@@ -148,19 +151,23 @@ class EventSources:
         )
         self.failed_expressions = failures
         fields = WakeOnFields(watches, failures.report, failures.recovered)
+        wait = settings.readiness_wait.total_seconds()
+        debouncer = Debouncer(states, handlers.enqueue, wait)
         self.dependents = Dependents(
             self._stream_dependents,
             handlers.enqueue,
             settings.namespaces,
             watches,
+            states=states,
+            debouncer=debouncer,
             fields=fields,
             enabled=settings.inject_owner_ref,
-            readiness_wait=settings.readiness_wait.total_seconds(),
         )
         self._references = References(
             watches,
             handlers.enqueue,
             failures.report,
+            debouncer,
             fields,
             recovered=failures.recovered,
         )
@@ -174,6 +181,7 @@ class EventSources:
             watches,
             self.primary.is_reconciled,
             Sinks(handlers.enqueue, failures.report, self._trigger_handled, failures.recovered),
+            debouncer,
             fields,
         )
         self.primary.add_listener(AnnotatedPeriods(handlers.enqueue_after).on_change)

@@ -15,6 +15,7 @@ from operator_runner.app.job_serving import JobServing, JobSlots, job_launcher_o
 from operator_runner.app.leadership import Leadership
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import Cause, FieldChange, Json, ObjectRef, Watch
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
@@ -82,6 +83,7 @@ class Execution:
         leadership: Leadership,
         dependents: Dependents,
         runs: RunStore,
+        states: ResourceStates,
         enqueue: Callable[[ObjectRef, Cause], None],
         on_listed: Callable[[Sequence[ObjectRef], frozenset[int]], None],
     ) -> None:
@@ -105,6 +107,7 @@ class Execution:
             fences=leadership.fences,
             on_request=runs.on_request,
             on_unserved=self.rundirs.forget_discovery,
+            states=states,
         )
         job_launcher = None
         self.jobs: JobServing | None = None

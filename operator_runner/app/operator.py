@@ -62,6 +62,7 @@ from operator_runner.core.model import (
     Watch,
     uid_of,
 )
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import ServerStart, Settings
 from operator_runner.core.slot_assignment import BackoffState, slot_of
 from operator_runner.kube.api import Api
@@ -195,6 +196,7 @@ class Operator:
         self._connection, self._launcher, self._stop = connection, launcher, stop
         self._metrics, self._health = metrics, health
         self._runs = RunStore()
+        self._states = ResourceStates()
         RUN_LOG.open(self._runs.on_log)
         self._watch_readiness = self._observe(connection)
         self._api = Api(connection)
@@ -209,6 +211,7 @@ class Operator:
             self._discovery,
             metrics=metrics,
             readiness=self._watch_readiness,
+            states=self._states,
             handlers=Handlers(self._enqueue, self._enqueue_after, self._emit, self._owns),
         )
         self._primary, self._dependents = self._sources.primary, self._sources.dependents
@@ -230,6 +233,7 @@ class Operator:
             leadership=self._leadership,
             dependents=self._dependents,
             runs=self._runs,
+            states=self._states,
             enqueue=self._enqueue,
             on_listed=self._on_jobs_listed,
         )
@@ -240,6 +244,7 @@ class Operator:
         self._loop_throttle = LoopThrottle(
             self._dependents.writes.is_recent_echo,
             self._dependents.writes.has_written,
+            self._states,
             settings.concurrency.total * settings.concurrency.annotated_share,
         )
         self._role_metrics: dict[str, str] = {}
@@ -251,6 +256,7 @@ class Operator:
             self._metrics,
             self._loop_throttle,
             self._gone,
+            states=self._states,
             reload=settings.reload,
             claim=None if self._gate is None else partial(self._claim, self._gate),
             traces=traces,
@@ -311,14 +317,14 @@ class Operator:
             other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
             latest_version=self._primary.version,
             run_guard=None if self._operator_condition is None else self._operator_condition.guard,
-            on_replaced=self._replaced,
             preview=previewer.preview,
             prune=execution.proxy.prune,
             expressions=self._sources.expressions,
+            states=self._states,
             fences=self._leadership.fences,
             claim=(lambda _: True) if sharding is None else sharding.claim,
             records=self._runs,
-            slots=self._queue,
+            queue=self._queue,
             run_environment=partial(self._run_environment, traces),
         )
         for watch in self._watches:
@@ -340,7 +346,7 @@ class Operator:
             self._queue,
             self._sources.schedules,
             self._dependents,
-            lambda: [each for found in self._reconcilers.values() for each in found.drifts()],
+            self._states,
             self._execution.executor.output,
         )
         api = RunsApi(self._runs, view)
@@ -434,7 +440,7 @@ class Operator:
         return ProjectWatcher(
             self._watches,
             self._primary.known,
-            lambda: tuple(self._dispatcher.awaiting_edit),
+            self._states,
             self._enqueue,
         )
 
@@ -535,10 +541,9 @@ class Operator:
         self._execution.released(slots)
         found = [(ref, uid) for ref, uid in self._primary.chosen() if slot_of(uid) in slots]
         states = self._backoff_handover.released(slots, found)
-        refs = [ref for ref, _ in found]
-        for ref in refs:
-            self._dispatcher.release(ref)
-        self._forget(*refs)
+        for ref, _ in found:
+            self._queue.remove(ref)
+            self._states.pop(ref)
         for ref, uid, _ in self._primary.existing():
             if slot_of(uid) in slots:
                 self._metrics.resource_gone(ref)
@@ -546,24 +551,10 @@ class Operator:
 
     # ---------------------------------------------------------------------------------
 
-    def _forget(self, *refs: ObjectRef) -> None:
-        """Drop what is known of resources by their names."""
-        self._dependents.forget(*refs)
-        self._execution.proxy.pruner.forget(*refs)
-        for ref in refs:
-            self._metrics.forget(ref)
-
     def _gone(self, ref: ObjectRef) -> None:
-        self._forget(ref)
         if not self._primary.uid(ref):
             # Otherwise a new resource has this name, or the event has not arrived yet.
             self._metrics.resource_gone(ref)
-
-    def _replaced(self, ref: ObjectRef) -> None:
-        """Drop the state kept by name: the resource was deleted and created again with its name."""
-        self._queue.forget(ref)
-        self._loop_throttle.forget(ref)
-        self._forget(ref)
 
     def _why_not_ready(self) -> str | None:
         if self._stop.is_set():

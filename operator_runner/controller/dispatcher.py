@@ -21,6 +21,7 @@ from operator_runner.core.errors import (
     exhausted_resource,
 )
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.reconcile.annotations import RETRY_REQUESTED
 from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.results import (
@@ -62,6 +63,7 @@ class Dispatcher:
         loop_throttle: LoopThrottle,
         on_deleted: Callable[[ObjectRef], None],
         *,
+        states: ResourceStates,
         reload: bool = False,
         claim: Callable[[ObjectRef], bool] | None = None,
         traces: Traces | None = None,
@@ -71,21 +73,22 @@ class Dispatcher:
         With shards, `claim` returns whether the current task may reconcile a resource: another
         replica may own it. `traces` has a trace for each reconcile.
 
-        With `reload`, resources whose play could not be loaded are not retried: they are in
-        `awaiting_edit` until something else adds them to the queue.
+        With `reload`, resources whose play could not be loaded are not retried: their state
+        `awaits_edit` until something else adds them to the queue.
         """
         self._queue = queue
         self._loop_throttle = loop_throttle
         self._reconcilers = reconcilers
         self._metrics = metrics
+        self._states = states
         self._on_deleted = on_deleted
         self._reload = reload
         self._claim = claim
         self._traces = traces
-        self.awaiting_edit: set[ObjectRef] = set()
         self._running: set[asyncio.Task[None]] = set()
         for gvk in reconcilers:
             metrics.measure_queue(gvk, partial(queue.depth, gvk))
+        metrics.measure_resources(states)
         queue.add_listener(lambda key, cause: reconcilers[key.gvk].on_event(key, cause))
 
     async def run(self) -> None:
@@ -104,13 +107,6 @@ class Dispatcher:
             return await self._reconcile(key, item)
 
         return await self._traced(item, reconcile)
-
-    def release(self, key: ObjectRef) -> None:
-        """Drop the state of a key that another replica reconciles from now on."""
-        self._queue.remove(key)
-        self.awaiting_edit.discard(key)
-        self._loop_throttle.forget(key)
-        self._reconcilers[key.gvk].release(key)
 
     async def drain(
         self, grace: float, before_cancel: Callable[[], Awaitable[None]] | None = None
@@ -187,7 +183,8 @@ class Dispatcher:
 
     async def _process(self, item: Item, exemplar: Mapping[str, str] | None) -> ReconcileResult:
         key, gvk = item.key, item.key.gvk
-        self.awaiting_edit.discard(key)
+        if (state := self._states.get(key)) is not None:
+            state.awaits_edit = False
         _log.info("Reconciling", waited=round(item.waited, 3))
         if any(_resets_backoff(cause) for cause in item.causes):
             self._queue.forget(key)
@@ -204,20 +201,24 @@ class Dispatcher:
             seconds = asyncio.get_running_loop().time() - began
             self._metrics.reconcile_finished(gvk, status, seconds, exemplar)
             self._metrics.queue_worked(gvk, seconds)
-            self._loop_throttle.run_ended(
-                key, began + seconds, seconds=seconds, annotated=annotated
-            )
+            if self._states.get(key) is not None:  # else the resource is deleted
+                self._loop_throttle.run_ended(
+                    key, began + seconds, seconds=seconds, annotated=annotated
+                )
         outcome = _OUTCOMES.get(type(result))
         if outcome is not None:
             times = RunTimes(item.waited, seconds, exemplar)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
         if outcome != "superseded" and result != Aborted():
-            self._metrics.record_result(key, failed=outcome == "failed")
+            self._record_result(key, failed=outcome == "failed")
         if result == Failed(timed_out=True):
             self._metrics.run_timed_out(gvk)
-        if isinstance(result, Gone):
-            self._loop_throttle.forget(key)
         return result
+
+    def _record_result(self, key: ObjectRef, *, failed: bool) -> None:
+        state = self._states.of(key) if failed else self._states.get(key)
+        if state is not None:
+            self._metrics.record_result(state, failed=failed)
 
     async def _reconcile(self, key: ObjectRef, item: Item) -> ReconcileResult:
         try:
@@ -277,7 +278,7 @@ class Dispatcher:
     def _settle_failure(self, key: ObjectRef, result: Failed) -> None:
         """Requeue the key after a backoff, unless something else is awaited."""
         if result.load_failed and self._reload:
-            self.awaiting_edit.add(key)
+            self._states.of(key).awaits_edit = True
             _log.info("Will retry when a file of the project changes")
             return
         first = _LOAD_BACKOFF_SECONDS if result.load_failed else 0.0

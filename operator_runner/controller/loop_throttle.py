@@ -16,63 +16,66 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from operator_runner.core.model import Cause, ObjectRef, Trigger
+from operator_runner.core.resource_states import ResourceStates
 
 _BURST_SECONDS = 60.0
 """Time whose share a namespace may take at once: runs that start together are not delayed."""
 
 
+@dataclass(slots=True)
+class _PeriodicRuns:
+    """The runs of a resource whose annotation sets its period."""
+
+    seconds: float = 0.0
+    """Duration of the last one."""
+    admitted: tuple[float, float] | None = None
+    """Start and expected duration of the next one."""
+    is_reported: bool = False
+    """Whether a delay was reported since the annotation was set."""
+
+
 class PeriodShare:
     """Delays periodic runs so that those of a namespace have at most `runs` slots on average."""
 
-    def __init__(self, runs: float) -> None:
+    def __init__(self, runs: float, states: ResourceStates) -> None:
         """Take a number of concurrent runs, not necessarily whole."""
         self._runs = runs
-        self._seconds: dict[ObjectRef, float] = {}
-        """Duration of the last run of each resource whose annotation sets its period."""
+        self._states = states
         self._free: dict[str, float] = {}
         """When the admitted runs of a namespace have used up its share."""
-        self._admitted: dict[ObjectRef, tuple[float, float]] = {}
-        """Start and expected duration of the next run."""
-        self._reported: set[ObjectRef] = set()
 
     def delay(self, key: ObjectRef, causes: Iterable[Cause], now: float) -> float:
         """Return the seconds that a run with these causes has to wait."""
-        is_periodic = all(cause.trigger is Trigger.PERIOD for cause in causes)
-        if key not in self._seconds or not is_periodic:
+        periodic = self._states.find(key, _PeriodicRuns)
+        if periodic is None or any(cause.trigger is not Trigger.PERIOD for cause in causes):
             self._correct(key, 0.0, now)  # something else than the annotation starts it
             return 0.0
-        if key not in self._admitted:
-            expected = self._seconds[key]
+        if periodic.admitted is None:
             free = max(self._free.get(key.namespace, 0.0), now)
-            self._admitted[key] = (free - _BURST_SECONDS, expected)
-            self._free[key.namespace] = free + expected / self._runs
-        return max(self._admitted[key][0] - now, 0.0)
+            periodic.admitted = free - _BURST_SECONDS, periodic.seconds
+            self._free[key.namespace] = free + periodic.seconds / self._runs
+        return max(periodic.admitted[0] - now, 0.0)
 
     def is_first(self, key: ObjectRef) -> bool:
         """Return whether a delay is the first one since the annotation was set."""
-        first = key not in self._reported
-        self._reported.add(key)
+        periodic = self._states.of(key).slot(_PeriodicRuns)
+        first, periodic.is_reported = not periodic.is_reported, True
         return first
 
     def run_ended(self, key: ObjectRef, seconds: float, now: float, *, annotated: bool) -> None:
         """Record a run; `annotated` is whether the resource sets the time of its next one."""
         self._correct(key, seconds, now)
         if annotated:
-            self._seconds[key] = seconds
-        else:
-            self.forget(key)
-
-    def forget(self, key: ObjectRef) -> None:
-        """Drop what is known of a resource."""
-        for known in (self._seconds, self._admitted):
-            known.pop(key, None)
-        self._reported.discard(key)
+            self._states.of(key).slot(_PeriodicRuns).seconds = seconds
+        elif (state := self._states.get(key)) is not None:
+            state.drop(_PeriodicRuns)
 
     def _correct(self, key: ObjectRef, seconds: float, now: float) -> None:
         """Replace the expected duration of an admitted run."""
-        _, expected = self._admitted.pop(key, (0.0, None))
-        if expected is not None:
-            self._free[key.namespace] += (seconds - expected) / self._runs
+        periodic = self._states.find(key, _PeriodicRuns)
+        if periodic is not None and periodic.admitted is not None:
+            self._free[key.namespace] += (seconds - periodic.admitted[1]) / self._runs
+            periodic.admitted = None
         if self._free.get(key.namespace, now) < now:
             del self._free[key.namespace]
 
@@ -106,7 +109,7 @@ class Throttle:
 class _Streak:
     """Consecutive echoes of one resource, and the end of its last run."""
 
-    ended: float
+    ended: float = 0.0
     length: int = 0
     counted: bool = False
     """Whether the causes of the next run have been judged."""
@@ -123,6 +126,7 @@ class LoopThrottle:
         self,
         is_echo: Callable[[ObjectRef, Cause], bool],
         has_written: Callable[[ObjectRef], bool],
+        states: ResourceStates,
         periodic_runs: float = 1.0,
     ) -> None:
         """`is_echo` returns whether a cause is about what the runs of the resource wrote last.
@@ -130,10 +134,10 @@ class LoopThrottle:
         `has_written` returns whether the last run has written anything. `periodic_runs` is the
         number of concurrent runs that the annotations of a namespace may take.
         """
-        self._share = PeriodShare(periodic_runs)
+        self._states = states
+        self._share = PeriodShare(periodic_runs, states)
         self._is_echo = is_echo
         self._has_written = has_written
-        self._streaks: dict[ObjectRef, _Streak] = {}
 
     def run_ended(
         self, key: ObjectRef, now: float, *, seconds: float = 0.0, annotated: bool = False
@@ -143,26 +147,22 @@ class LoopThrottle:
         `annotated` is whether an annotation of the resource sets the time of the next run.
         """
         self._share.run_ended(key, seconds, now, annotated=annotated)
-        streak = self._streaks.setdefault(key, _Streak(now))
+        streak = self._states.of(key).slot(_Streak)
         if streak.lengthened and not self._has_written(key):
             streak.length -= 1
         streak.counted = streak.lengthened = streak.reported = False
         streak.ended, streak.until = now, 0.0
 
-    def forget(self, key: ObjectRef) -> None:
-        """Drop the state of a deleted resource."""
-        self._streaks.pop(key, None)
-        self._share.forget(key)
-
     def count(self, key: ObjectRef) -> int:
         """Return how many echoes a throttled resource has had; 0 for others."""
-        streak = self._streaks.get(key)
+        streak = self._states.find(key, _Streak)
         return streak.length if streak is not None and streak.length > _MAX_STREAK else 0
 
     def restore(self, key: ObjectRef, echoes: int, now: float) -> None:
         """Continue to throttle a resource with the count of another replica."""
-        if echoes and key not in self._streaks:
-            self._streaks[key] = _Streak(now, echoes)
+        if echoes and self._states.find(key, _Streak) is None:
+            streak = self._states.of(key).slot(_Streak)
+            streak.ended, streak.length = now, echoes
 
     def check(
         self, key: ObjectRef, causes: Iterable[Cause], arrived: float, now: float
@@ -174,16 +174,17 @@ class LoopThrottle:
         causes = tuple(causes)
         if (seconds := self._share.delay(key, causes, now)) > 0:
             return Throttle(seconds, (), 0, self._share.is_first(key))
-        streak = self._streaks.get(key)
+        state = self._states.get(key)
+        streak = None if state is None else state.find(_Streak)
         events = [cause for cause in causes if cause.trigger not in _TIMERS]
-        if streak is None or not events:
+        if state is None or streak is None or not events:
             return None
         if any(cause.trigger in _REQUESTED for cause in causes):
             return None
         echoes = tuple(cause for cause in events if self._is_echo(key, cause))
         if any(_is_edit(cause) and cause not in echoes for cause in events):
             # A user intervened, which ends the loop.
-            del self._streaks[key]
+            state.drop(_Streak)
             return None
         if not streak.counted and echoes:
             quick = arrived - streak.ended <= _QUICK_SECONDS

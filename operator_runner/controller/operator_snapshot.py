@@ -12,6 +12,8 @@ from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.operator_state import DriftEntry, QueueEntry, ScheduleEntry
+from operator_runner.core.resource_states import ResourceStates
+from operator_runner.reconcile.drift import drift_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class OperatorSnapshot:
     work_queue: WorkQueue
     ticks: Schedules
     owned: Dependents
-    read_drifts: Callable[[], Sequence[DriftEntry]]
+    states: ResourceStates
     read_output: Callable[[ObjectRef, str], Awaitable[str]]
 
     def identity(self) -> Json:
@@ -48,7 +50,7 @@ class OperatorSnapshot:
 
     def drifts(self) -> Sequence[DriftEntry]:
         """Return the resources with drift, or for which that is unknown."""
-        return self.read_drifts()
+        return drift_entries(self.states)
 
     def dependents(self) -> Sequence[tuple[ObjectRef, Sequence[ObjectRef]]]:
         """Return each resource with the objects that its runs have created or read."""

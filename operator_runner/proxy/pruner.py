@@ -14,6 +14,7 @@ from operator_runner import __version__
 from operator_runner.core.errors import ApiError, Conflict, Fenced, NotFound
 from operator_runner.core.fencing import Fence
 from operator_runner.core.model import GVK, PART_OF, Json, ObjectRef, Prune, generation_of
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.proxy import applyset
@@ -32,21 +33,23 @@ _ATTEMPTS = 3
 class ObjectPruner:
     """Knows the members of the resources of watches with `prune`, and deletes orphans."""
 
-    def __init__(self, api: Api, discovery: Discovery) -> None:
-        """Send nothing yet."""
+    def __init__(self, api: Api, discovery: Discovery, states: ResourceStates) -> None:
+        """Send nothing yet; `states` keep the members of each resource."""
         self._api = api
         self._metadata = MetadataClient(api)
         self._discovery = discovery
-        self._members: dict[ObjectRef, Members] = {}
+        self._states = states
         self._kinds: dict[GVK, set[str]] = {}
         """Kinds of members by that of their resources: new resources record them at once."""
 
     def begin(self, resource: Json, *, is_dry_run: bool) -> RunMembers:
         """Return what a run of a resource will want, nothing so far."""
         owner = Owner.of(resource)
-        known = self._members.get(owner.ref)
+        state = self._states.of(owner.ref)
+        known = state.find(Members)
         if known is None or known.owner.uid != owner.uid:
-            known = self._members[owner.ref] = Members(owner)
+            state.drop(Members)
+            known = state.slot(Members, owner)
             known.read(resource)
             # Kinds are recorded before the first object of them is created.
             known.is_listed = not known.kinds
@@ -55,11 +58,6 @@ class ObjectPruner:
             known.is_listed = known.is_listed and not known.is_running
             known.is_running = True
         return RunMembers(known, is_dry_run, generation_of(resource))
-
-    def forget(self, *refs: ObjectRef) -> None:
-        """Drop the members of resources that are deleted, or that another replica runs."""
-        for ref in refs:
-            self._members.pop(ref, None)
 
     async def announce(self, run: RunMembers, info: RequestInfo, fence: Fence) -> str:
         """Record the kind of an object in the resource, before a run creates the object.

@@ -26,6 +26,7 @@ from aiohttp import hdrs, web
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import GVK, Json, ObjectRef, Prune, Watch
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import Address
 from operator_runner.core.texts import truncated
 from operator_runner.kube.api import Api
@@ -148,6 +149,7 @@ class Proxy:
         anonymous: Sequence[Watch] | None = None,
         record: Path | None = None,
         fences: Fences | None = None,
+        states: ResourceStates | None = None,
         on_request: RequestCallback | None = None,
         on_unserved: Callable[[], None] = lambda: None,
     ) -> None:
@@ -158,7 +160,8 @@ class Proxy:
         so that clients can reuse their caches.
         `anonymous` allows plain HTTP without a token, on behalf of resources of these watches;
         None disables it. `record` is the file of `--record-requests`. Raises ConfigError if that
-        cannot be used. `fences` permit the writes of runs. `on_request` is called for each request
+        cannot be used. `fences` permit the writes of runs. `states` keep the members of
+        resources. `on_request` is called for each request
         of a run, `on_unserved` where the API server does not serve the resource of one.
         """
         self._address = address
@@ -170,7 +173,7 @@ class Proxy:
         recorder = None if record is None else PermissionRecorder(PermissionLog(record), discovery)
         metadata_client = MetadataClient(Api(connection))
         self._inject, self._observer = inject_owner_ref, observer
-        self.pruner = ObjectPruner(Api(connection), discovery)
+        self.pruner = ObjectPruner(Api(connection), discovery, states or ResourceStates())
         admission = Admission(
             metadata_client, discovery, inject=inject_owner_ref, announce=self._announce
         )

@@ -27,6 +27,7 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.object_diff import replacing_patch
+from operator_runner.core.resource_states import ResourceState
 from operator_runner.core.texts import truncated
 from operator_runner.core.timetable import LAST_FIELD, NEXT_FIELD
 from operator_runner.reconcile.conditions import read_conditions
@@ -121,7 +122,7 @@ class DeclaredStatusWriter:
         """Evaluate and write the status of `body`. Raises Conflict if that is not current."""
         known = end.run.state.slot(_DeclaredSlot)
         evaluated = evaluate(self._declared, self._values(end, body))
-        await self._report_problems(known, end.run.ref, body, evaluated.problems)
+        await self._report_problems(known, end.run.state, body, evaluated.problems)
         while True:
             accepted = _without_refused(evaluated, known.refused)
             if known.altered == (_digest_of(accepted, end), _present(body, accepted)):
@@ -228,12 +229,13 @@ class DeclaredStatusWriter:
     async def _report_problems(
         self,
         known: _DeclaredSlot,
-        ref: ObjectRef,
+        state: ResourceState,
         body: Json,
         problems: Sequence[InvalidExpression],
     ) -> None:
         """Report expressions that fail, each once until its error changes."""
-        self._deps.expressions.evaluated(ref, {each.key: _failure_text(each) for each in problems})
+        texts = {each.key: _failure_text(each) for each in problems}
+        self._deps.expressions.evaluated(state, texts)
         for problem in problems:
             if problem in known.problems:
                 continue

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import Json, ObjectRef, Watch
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.reconcile import protocols
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
@@ -28,14 +29,12 @@ class Dependencies:
     dependents: protocols.ObservedDependents
     metrics: Metrics
     records: RunStore
-    slots: protocols.Slots
+    queue: protocols.Queue
     variable_names: protocols.VariableNames
     other_writers: OtherWriters
     """Shared by all reconcilers, because a kind may be watched in several versions."""
     latest_version: Callable[[ObjectRef], str]
     """Return the newest resourceVersion seen in events, empty if none; it saves a GET."""
-    on_replaced: Callable[[ObjectRef], None]
-    """Called when a new resource has the name of a deleted one."""
     run_guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]] | None = None
     """Entered around each run, with the resource as it was when the run began."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -46,6 +45,8 @@ class Dependencies:
     """Delete what a run no longer wants; None where nothing is ever deleted."""
     expressions: ExpressionConditions = field(default_factory=ExpressionConditions)
     """The expressions of watches that fail, shared by all reconcilers."""
+    states: ResourceStates = field(default_factory=ResourceStates)
+    """What is known of each resource."""
     fences: Fences = field(default_factory=Fences)
     """Permit the writes of runs; the cluster and the access have the same ones."""
     claim: Callable[[str], bool] = lambda _: True

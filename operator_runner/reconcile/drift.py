@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Trigger, Watch, generation_of
+from operator_runner.core.model import Cause, Drift, Json, Trigger, Watch, generation_of
 from operator_runner.core.object_diff import ObjectDifference, summarize
 from operator_runner.core.operator_state import DriftEntry
+from operator_runner.core.resource_states import ResourceState, ResourceStates
 from operator_runner.core.texts import truncated
 from operator_runner.reconcile.annotations import (
     DRIFT_ANNOTATION,
@@ -31,7 +32,7 @@ from operator_runner.reconcile.conditions import (
 )
 from operator_runner.reconcile.decide import Run
 from operator_runner.reconcile.dependencies import Dependencies
-from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
+from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.results import Failed, NoRun, ReconcileResult, Succeeded
 from operator_runner.reconcile.status import StatusWriter
@@ -85,7 +86,7 @@ class DriftObserver(Observer):
         if run.action != Run(cleanup=False) or (policy := self._policy(run)) is None:
             return None
         if policy is Drift.IGNORE or self._deps.preview is None:
-            self._forget(run.ref, run.state)
+            _forget(run.state)
             generation = run.generation
             await self._write(
                 run, lambda old, now: after_run(old, Drift.IGNORE, generation, now, applied=True)
@@ -105,11 +106,11 @@ class DriftObserver(Observer):
     async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:
         """See `Observer`: after a failure it is unknown what differs."""
         if isinstance(result, Failed) or (isinstance(result, NoRun) and result.failed):
-            self._forget(run.ref, run.state)
+            _forget(run.state)
 
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`: what is corrected is new if it differs again."""
-        self._forget(run.ref, run.state)
+        _forget(run.state)
         run.is_announced |= is_recorded(read_conditions(run.body))
 
     def conditions(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
@@ -123,10 +124,6 @@ class DriftObserver(Observer):
         applied = outcome.successful and not is_repeated
         policy = policy_of(run.body, self._watch)
         return after_run(conditions, policy, run.generation, run.now, applied=applied)
-
-    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
-        """See `Observer`."""
-        self._forget(ref, state)
 
     def _policy(self, run: ResourceRun) -> Drift | None:
         """Return the policy if a run would only correct drift, and is not to; else None."""
@@ -151,7 +148,7 @@ class DriftObserver(Observer):
         if is_changed:
             _log.info("Drift changed", drift=entry.text or "none")
         found.entry = entry if entry.message else None
-        self._deps.metrics.record_drift(run.ref, bool(entry.text))
+        run.state.is_drifted = bool(entry.text)
         await self._write(run, lambda old, now: put_condition(list(old), condition, now))
         if is_changed and entry.text:
             event = run.event(DRIFTED, entry.text, warning=True)
@@ -164,15 +161,15 @@ class DriftObserver(Observer):
             now = datetime.now(UTC)
             await self._status.write(run.ref, run.uid, lambda old: change(old, now), run.body)
 
-    def _forget(self, ref: ObjectRef, state: ReconcileState) -> None:
-        state.slot(_DriftSlot).entry = None
-        self._deps.metrics.record_drift(ref, False)
+
+def _forget(state: ResourceState) -> None:
+    state.slot(_DriftSlot).entry = None
+    state.is_drifted = False
 
 
-def drift_entries(states: Iterable[ReconcileState]) -> Sequence[DriftEntry]:
+def drift_entries(states: ResourceStates) -> Sequence[DriftEntry]:
     """Return the drift of resources since their last run that wrote."""
-    found = (state.slot(_DriftSlot).entry for state in states)
-    return tuple(entry for entry in found if entry is not None)
+    return tuple(slot.entry for _, slot in states.slots(_DriftSlot) if slot.entry is not None)
 
 
 def policy_of(body: Json, watch: Watch) -> Drift:

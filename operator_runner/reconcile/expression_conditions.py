@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.resource_states import ResourceState
 from operator_runner.core.texts import truncated
 from operator_runner.reconcile.conditions import new_condition, put_condition
-from operator_runner.reconcile.observer import REPORTS, Observer, Phase, ReconcileState, ResourceRun
+from operator_runner.reconcile.observer import REPORTS, Observer, Phase, ResourceRun
 
 EXPRESSION_FAILURE = "ExpressionFailure"
 _REASON = "InvalidExpression"
@@ -30,6 +31,13 @@ class _Failure:
 
     text: str
     resources: frozenset[ObjectRef]
+
+
+@dataclass(slots=True)
+class _FailuresOfStatus:
+    """Texts by key, of the declared status of one resource."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 class ExpressionConditions:
@@ -51,8 +59,6 @@ class ExpressionConditions:
         self._changed = changed
         self._count = count
         self._by_object: defaultdict[GVK, dict[tuple[str, ObjectRef], _Failure]] = defaultdict(dict)
-        self._of_status: dict[ObjectRef, dict[str, str]] = {}
-        """Texts by resource and key, of declared statuses."""
 
     def failed(
         self, gvk: GVK, key: str, ref: ObjectRef, text: str, resources: frozenset[ObjectRef]
@@ -74,25 +80,20 @@ class ExpressionConditions:
         if failure is not None:
             self._report(gvk, key, ref, failure, f"no longer fails for {ref}")
 
-    def evaluated(self, resource: ObjectRef, texts: Mapping[str, str]) -> None:
+    def evaluated(self, resource: ResourceState, texts: Mapping[str, str]) -> None:
         """Record which expressions of the declared status of a resource fail, by key."""
-        old = self._of_status.pop(resource, {})
-        new = {key: truncated(text, _TEXT_BYTES) for key, text in texts.items()}
-        if new:
-            self._of_status[resource] = new
-        for key, text in new.items():
+        slot = resource.slot(_FailuresOfStatus)
+        old = slot.texts
+        slot.texts = {key: truncated(text, _TEXT_BYTES) for key, text in texts.items()}
+        for key, text in slot.texts.items():
             if old.get(key) != text:
-                self._count(resource.gvk, key)
-
-    def forget(self, resource: ObjectRef) -> None:
-        """Drop the state of a deleted resource."""
-        self._of_status.pop(resource, None)
+                self._count(resource.ref.gvk, key)
 
     def put_condition(
-        self, conditions: Sequence[Json], resource: ObjectRef, generation: int, now: datetime
+        self, conditions: Sequence[Json], resource: ResourceState, generation: int, now: datetime
     ) -> list[Json]:
         """Set or remove the condition of a resource."""
-        texts = list(self._texts(resource))
+        texts = [*self._texts(resource.ref), *resource.slot(_FailuresOfStatus).texts.values()]
         if not texts:
             return [each for each in conditions if not _is_ours(each)]
         more = len(texts) - _SHOWN
@@ -105,7 +106,6 @@ class ExpressionConditions:
         for (_, ref), failure in self._by_object[resource.gvk].items():
             if resource in self._resources(resource.gvk, ref, failure):
                 yield failure.text
-        yield from self._of_status.get(resource, {}).values()
 
     def _resources(self, gvk: GVK, ref: ObjectRef, failure: _Failure) -> set[ObjectRef]:
         found = {ref, *failure.resources, *self._concerned(ref)}
@@ -127,11 +127,7 @@ class ExpressionObserver(Observer):
         """See `Observer`."""
         if phase not in REPORTS:
             return conditions
-        return self._expressions.put_condition(conditions, run.ref, run.generation, run.now)
-
-    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
-        """See `Observer`."""
-        self._expressions.forget(ref)
+        return self._expressions.put_condition(conditions, run.state, run.generation, run.now)
 
 
 def _is_ours(condition: Json) -> bool:

@@ -143,7 +143,7 @@ class IdempotenceObserver(Observer):
             return
         changes = self._deps.dependents.writes.take_changes(run.ref)
         verdict = run.state.slot(IdempotenceCheck).run_ended(changes)
-        self._deps.metrics.record_idempotence(run.ref, verdict.is_idempotent)
+        run.state.is_idempotent = verdict.is_idempotent
         for finding in verdict.findings:
             _log.warning(
                 "Role is not idempotent",

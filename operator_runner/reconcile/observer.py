@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum, auto
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 
 from operator_runner.core.model import (
     Cause,
@@ -26,6 +26,7 @@ from operator_runner.core.model import (
     generation_of,
     uid_of,
 )
+from operator_runner.core.resource_states import ResourceState
 from operator_runner.reconcile.annotations import Overrides
 from operator_runner.reconcile.decide import Action, Run, RunDeselection
 from operator_runner.reconcile.results import ReconcileResult
@@ -33,7 +34,6 @@ from operator_runner.reconcile.results import ReconcileResult
 EventHandler: TypeAlias = Callable[[RunEvent], None]
 _NO_OVERRIDES = Overrides()
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
-_T = TypeVar("_T")
 
 
 class Phase(Enum):
@@ -58,31 +58,6 @@ REPORTS = frozenset({Phase.FINISHED, Phase.DESELECTED, Phase.FAILED, Phase.STALL
 
 
 @dataclass(slots=True)
-class ReconcileState:
-    """What this process knows of one resource; of a new resource with its name it knows nothing."""
-
-    uid: str = ""
-    generation: int = 0
-    """As it was read last."""
-    succeeded: int | None = None
-    """Generation of the last run if that succeeded."""
-    is_unapplied: bool = False
-    """Whether there was a change, or a run that did not succeed: retries have no other causes."""
-    is_failing: bool = False
-    """Whether the last run failed; without conditions, only this shows it."""
-    superseded: int = 0
-    """Runs that were superseded, one after the other."""
-    _slots: dict[type, Any] = field(default_factory=dict)
-
-    def slot(self, kind: type[_T]) -> _T:
-        """Return what an observer keeps of the resource: its only object of this class."""
-        found = self._slots.get(kind)
-        if found is None:
-            found = self._slots[kind] = kind()
-        return cast("_T", found)
-
-
-@dataclass(slots=True)
 class ResourceRun:
     """One run, from the decision to its report; or what is reported in place of a run."""
 
@@ -92,7 +67,7 @@ class ResourceRun:
     causes: Sequence[Cause]
     watch: Watch
     """With the content and the vars of this run."""
-    state: ReconcileState
+    state: ResourceState
     action: Action
     run_id: str = ""
     """Empty if nothing is run."""
@@ -208,6 +183,3 @@ class Observer:
 
     async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:
         """See a run that has ended and is reported, or what held it for good."""
-
-    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
-        """Drop the resource: it is deleted, or another replica runs it from now on."""

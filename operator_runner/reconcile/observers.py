@@ -35,7 +35,7 @@ def observers_of(
     schedule = None if watch.schedule is None else ScheduleObserver(watch, dependencies)
     is_due = (lambda _: False) if schedule is None else schedule.is_due
     observers: list[Observer | None] = [
-        SuspensionObserver(reporter, dependencies.metrics.record_suspension),
+        SuspensionObserver(reporter),
         DriftObserver(watch, dependencies, reporter.status, is_due, period),
         DroppedFieldsObserver(dependencies.variable_names, dependencies.cluster),
         schedule,

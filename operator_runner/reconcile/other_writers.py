@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef, uid_of
+from operator_runner.core.model import GVK, EventSpec, Json, uid_of
 from operator_runner.reconcile.conditions import read_conditions
-from operator_runner.reconcile.observer import Observer, ReconcileState, ResourceRun
+from operator_runner.reconcile.observer import Observer, ResourceRun
 from operator_runner.reconcile.protocols import ClusterClient
 
 _log = structlog.get_logger(__name__)
@@ -99,6 +99,18 @@ class OtherWriters:
             self._found[kind] = OtherWriter(manager, first, written)
 
 
+@dataclass(frozen=True, slots=True)
+class _ConditionsSlot:
+    """The conditions of one resource that are known."""
+
+    writers: OtherWriters
+    uid: str
+
+    def close(self) -> None:
+        """See `SupportsClose`."""
+        self.writers.forget(self.uid)
+
+
 class OtherWritersObserver(Observer):
     """Reports another operator that writes the conditions of the resources of a kind."""
 
@@ -109,6 +121,7 @@ class OtherWritersObserver(Observer):
 
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`."""
+        run.state.slot(_ConditionsSlot, self._writers, run.uid)
         self._writers.read(run.body)
 
     @asynccontextmanager
@@ -128,10 +141,6 @@ class OtherWritersObserver(Observer):
         # The role may write the status too.
         self._writers.forget(run.uid)
         yield
-
-    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
-        """See `Observer`."""
-        self._writers.forget(state.uid)
 
 
 def _state(body: Json) -> bytes:

@@ -106,8 +106,11 @@ class ObservedDependents(Protocol):
         """Return a wait of a moment for objects whose status is about an older spec; or None."""
 
 
-class Slots(Protocol):
-    """Lets other resources run while one is only reported on."""
+class Queue(Protocol):
+    """The queue, as far as a reconcile uses it; see `controller.workqueue`."""
+
+    def forget(self, ref: ObjectRef) -> None:
+        """Reset the backoff of a resource."""
 
     def free_slot(self, ref: ObjectRef) -> None:
         """Let others run while `ref` only waits, and is reported then."""

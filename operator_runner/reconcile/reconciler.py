@@ -27,7 +27,6 @@ from operator_runner.core.model import (
     may_be_older,
     uid_of,
 )
-from operator_runner.core.operator_state import DriftEntry
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.annotations import clamp_period, read_overrides
 from operator_runner.reconcile.conditions import (
@@ -41,13 +40,13 @@ from operator_runner.reconcile.conditions import (
 )
 from operator_runner.reconcile.decide import AddMetadata, Ignore, Run, RunDeselection, decide
 from operator_runner.reconcile.dependencies import Dependencies
-from operator_runner.reconcile.drift import drift_entries, has_change
+from operator_runner.reconcile.drift import has_change
 from operator_runner.reconcile.metadata_patches import (
     change_metadata,
     without_annotation,
     without_finalizer,
 )
-from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
+from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
 from operator_runner.reconcile.observers import observers_of
 from operator_runner.reconcile.play import PlayRunner
 from operator_runner.reconcile.report import Reporter
@@ -75,6 +74,7 @@ class Reconciler:
         """`period` is the resync period of resources without one in watch or annotation."""
         self._watch = watch
         self._deps = dependencies
+        self._states = dependencies.states
         own = watch.reconcile_period
         self._period = clamp_period(period if own is None else own) or None
         # Reports call the observers, and some of these report.
@@ -83,7 +83,6 @@ class Reconciler:
         self._observers += observers_of(watch, dependencies, self._reporter, ansible, self._period)
         self._plays = PlayRunner(dependencies, ansible, self._observers)
         self._superseding = SupersedeMonitor(watch, dependencies.cluster.get)
-        self._states: dict[ObjectRef, ReconcileState] = {}
 
     def on_event(self, ref: ObjectRef, cause: Cause) -> None:
         """Record an event; with `supersede` it may end the current run of the resource."""
@@ -95,7 +94,7 @@ class Reconciler:
         Fenced if this process may have lost its Lease since the call.
         """
         if has_change(causes):
-            self._state(ref).is_unapplied = True
+            self._states.of(ref).is_unapplied = True
         with self._superseding.watching(ref), self._deps.fences.reconciling(ref):
             try:
                 result = await self._reconcile(ref, causes)
@@ -103,7 +102,7 @@ class Reconciler:
                 await self._forget(ref)
                 result = Gone()
             is_idle = isinstance(result, Gone | NoRun)
-            current = "" if is_idle else self._state(ref).uid
+            current = "" if is_idle else self._states.of(ref).uid
             await self._deps.executor.end_unadopted(ref, current)
             return result
 
@@ -120,7 +119,7 @@ class Reconciler:
             with structlog.contextvars.bound_contextvars(run_id=run.run_id):
                 return await self._ended(run, await self._run(run))
         _log.debug("Skipping reconciliation", reason="another replica has the resource")
-        self.release(ref)
+        self._states.pop(ref)
         return NoRun()
 
     # Read and decide -----------------------------------------------------------------
@@ -128,11 +127,11 @@ class Reconciler:
     async def _read(self, ref: ObjectRef, causes: Sequence[Cause]) -> ResourceRun | None:
         """Read a resource; see `_decided`. Drop the state of one that was recreated."""
         body = _existing(await self._deps.cluster.get(ref))
-        state = self._state(ref)
+        state = self._states.of(ref)
         if state.uid not in ("", uid_of(body)):
             await self._forget(ref)
-            self._deps.on_replaced(ref)
-            state = self._state(ref)
+            self._deps.queue.forget(ref)
+            state = self._states.of(ref)
         state.uid, state.generation = uid_of(body), generation_of(body)
         return self._decided(ref, body, causes)
 
@@ -148,13 +147,13 @@ class Reconciler:
         )
         is_deselection = isinstance(action, RunDeselection)
         watch = _deselecting(self._watch) if is_deselection else self._watch
-        return ResourceRun(ref, body, causes, watch, self._state(ref), action)
+        return ResourceRun(ref, body, causes, watch, self._states.of(ref), action)
 
     async def _held(self, run: ResourceRun) -> ReconcileResult | None:
         """Return the result if nothing is to be run, or an observer holds the run."""
         action = run.action
         if not isinstance(action, Run | RunDeselection | AddMetadata):
-            was_superseded = self._superseding.forget(run.state)
+            was_superseded, run.state.superseded = run.state.superseded > 0, 0
             if isinstance(action, Ignore):
                 _log.debug("Skipping reconciliation", reason=action.reason)
                 if was_superseded:
@@ -163,7 +162,7 @@ class Reconciler:
                 return NoRun(action.reason)
         elif fault := failure_reason(run.body):
             # Each request takes the API server seconds; other tenants need the slot.
-            async with self._deps.slots.without_slot(run.ref):
+            async with self._deps.queue.without_slot(run.ref):
                 await self._refuse(run, fault)
                 return await self._ended(run, NoRun(fault, failed=True))
         for observer in self._observers:
@@ -249,7 +248,7 @@ class Reconciler:
             return Failed(outcome.timed_out, outcome.load_failed, text)
         current = self._current(run)
         if (catching_up := self._deps.dependents.catching_up(run.ref)) is not None:
-            self._deps.slots.free_slot(run.ref)
+            self._deps.queue.free_slot(run.ref)
             await catching_up
         run.reported = _existing(await self._reporter.success(run, current))
         run.state.succeeded = run.generation
@@ -309,8 +308,7 @@ class Reconciler:
         In this order: a process that ends in between runs the deselection again.
         """
         assert self._watch.deselection is not None
-        run.state.succeeded = None
-        self._superseding.forget(run.state)
+        run.state.succeeded, run.state.superseded = None, 0
         _existing(await self._reporter.deselected(run, self._current(run)))
         change = partial(without_annotation, name=self._watch.deselection.annotation)
         await change_metadata(self._deps.cluster, run.ref, run.uid, change)
@@ -321,7 +319,7 @@ class Reconciler:
         body = await self._deps.cluster.get(ref)
         if body is None:
             return
-        state = self._state(ref)
+        state = self._states.of(ref)
         # The resource may have been edited since, and this failure is not about that.
         generation = state.generation or generation_of(body)
         failed = body | {"metadata": body["metadata"] | {"generation": generation}}
@@ -338,26 +336,11 @@ class Reconciler:
         """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""
         await self._reporter.loop(ref, echoes)
 
-    # State ---------------------------------------------------------------------------
-
-    def drifts(self) -> Sequence[DriftEntry]:
-        """Return the resources with drift, or for which that is unknown."""
-        return drift_entries(self._states.values())
-
-    def release(self, ref: ObjectRef) -> None:
-        """Drop what is known of a resource that another replica runs from now on."""
-        state = self._states.pop(ref, None) or ReconcileState()
-        for observer in self._observers:
-            observer.gone(ref, state)
-
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
-        self.release(ref)
+        self._states.pop(ref)
         self._deps.records.forget(ref)
         await self._deps.executor.forget(ref)
-
-    def _state(self, ref: ObjectRef) -> ReconcileState:
-        return self._states.setdefault(ref, ReconcileState())
 
 
 def _deselecting(watch: Watch) -> Watch:

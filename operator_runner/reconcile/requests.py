@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -20,7 +19,7 @@ from operator_runner.reconcile.annotations import (
 from operator_runner.reconcile.conditions import waiting_text
 from operator_runner.reconcile.decide import Suspend
 from operator_runner.reconcile.metadata_patches import change_metadata
-from operator_runner.reconcile.observer import Observer, Phase, ReconcileState, ResourceRun
+from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
 from operator_runner.reconcile.protocols import ClusterClient
 from operator_runner.reconcile.report import Reporter
 from operator_runner.reconcile.results import Failed, NoRun, ReconcileResult, Succeeded, Superseded
@@ -36,18 +35,15 @@ class _SuspensionSlot:
 class SuspensionObserver(Observer):
     """Holds suspended resources; their condition has the cause and what waits."""
 
-    def __init__(
-        self, reporter: Reporter, on_suspension: Callable[[ObjectRef, bool], None]
-    ) -> None:
-        """`on_suspension` is that of `Dependencies`."""
+    def __init__(self, reporter: Reporter) -> None:
+        """Write the condition with `reporter`."""
         self._reporter = reporter
-        self._on_suspension = on_suspension
 
     async def hold(self, run: ResourceRun) -> NoRun | None:
         """See `Observer`."""
         if not isinstance(run.action, Suspend):
             return None
-        self._on_suspension(run.ref, True)
+        run.state.is_suspended = True
         run.message = _text(run.ref, run.action.finalizer)
         slot = run.state.slot(_SuspensionSlot)
         if slot.logged != run.message:
@@ -58,7 +54,7 @@ class SuspensionObserver(Observer):
 
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`."""
-        self._on_suspension(run.ref, False)
+        run.state.is_suspended = False
         run.state.slot(_SuspensionSlot).logged = ""
 
     def conditions(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
@@ -66,10 +62,6 @@ class SuspensionObserver(Observer):
         if phase is Phase.SUSPENDED:
             return base.suspended(conditions, run.message, run.generation, run.now)
         return base.resumed(conditions) if phase is Phase.RESUMED else conditions
-
-    def gone(self, ref: ObjectRef, state: ReconcileState) -> None:
-        """See `Observer`."""
-        self._on_suspension(ref, False)
 
 
 def _text(ref: ObjectRef, finalizer: str) -> str:

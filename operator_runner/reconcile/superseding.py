@@ -34,7 +34,7 @@ from operator_runner.reconcile.annotations import (
     annotations_of,
     suspension,
 )
-from operator_runner.reconcile.observer import ReconcileState, ResourceRun
+from operator_runner.reconcile.observer import ResourceRun
 
 _log = structlog.get_logger(__name__)
 
@@ -120,12 +120,6 @@ class SupersedeMonitor:
             return None
         run.state.superseded = 0
         return playing.result()
-
-    @staticmethod
-    def forget(state: ReconcileState) -> bool:
-        """Reset the count of a resource; return whether its last run was superseded."""
-        count, state.superseded = state.superseded, 0
-        return count > 0
 
     async def _wait_for_reason(self, run: ResourceRun) -> str:
         """Wait until a run has to end; return the reason."""

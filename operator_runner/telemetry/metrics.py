@@ -30,6 +30,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.core.resource_states import ResourceState
 from operator_runner.core.settings import ServerStart
 from operator_runner.telemetry.output_thread import dropped_records
 from operator_runner.telemetry.usermetrics import UserMetrics
@@ -412,11 +413,6 @@ class _Watched:
     controller: str
     started: list[float] = field(default_factory=list)
     tasks: set[tuple[str, str]] = field(default_factory=set)
-    failing: dict[ObjectRef, float] = field(default_factory=dict)
-    """Resources whose last reconcile failed, and when each began to fail, the oldest first."""
-    not_idempotent: set[ObjectRef] = field(default_factory=set)
-    suspended: set[ObjectRef] = field(default_factory=set)
-    drifted: set[ObjectRef] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,6 +451,7 @@ class Metrics:
         self.conversions = ConversionMetrics(make)
         self.shards = ShardMetrics(make)
         self._watched: dict[GVK, _Watched] = {}
+        self._states: Iterable[ResourceState] = ()
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
         DroppedRecords(self._registry)
@@ -485,16 +482,6 @@ class Metrics:
         runs = self._runs
         for count in (runs.throttled, runs.timeouts, runs.missed, runs.pruned):
             count.labels(*_of(gvk))
-        resources = self._resources
-        states = (
-            resources.failing,
-            resources.not_idempotent,
-            resources.oldest_failure_age,
-            resources.suspended,
-            resources.drifted,
-        )
-        for state in states:
-            state.labels(*_of(gvk)).set(0)
         for outcome in (*_OUTCOMES, _SUPERSEDED):
             for trigger in Trigger:
                 self._runs.total.labels(*_of(gvk), trigger.value, outcome)
@@ -505,35 +492,16 @@ class Metrics:
         series = self._ansible.created_at.labels(ref.name, ref.namespace, *_of(ref.gvk))
         series.set(created)
 
-    def record_result(self, ref: ObjectRef, *, failed: bool) -> None:
+    def measure_resources(self, states: Iterable[ResourceState]) -> None:
+        """Count at each scrape how many of `states` fail, are suspended, and so on."""
+        self._states = states
+
+    def record_result(self, state: ResourceState, *, failed: bool) -> None:
         """Record whether the last reconcile of a resource failed."""
-        failing = self._watched[ref.gvk].failing
-        if failed:
-            failing.setdefault(ref, self._clock())
-        else:
-            failing.pop(ref, None)
-        self._resources.failing.labels(*_of(ref.gvk)).set(len(failing))
-
-    def record_idempotence(self, ref: ObjectRef, is_idempotent: bool) -> None:
-        """Record whether the role of a resource changes the same field in every run."""
-        found = self._watched[ref.gvk].not_idempotent
-        _record_state(self._resources.not_idempotent, found, ref, not is_idempotent)
-
-    def record_suspension(self, ref: ObjectRef, is_suspended: bool) -> None:
-        """Record whether a resource is suspended."""
-        found = self._watched[ref.gvk].suspended
-        _record_state(self._resources.suspended, found, ref, is_suspended)
-
-    def record_drift(self, ref: ObjectRef, is_drifted: bool) -> None:
-        """Record whether objects of a resource differ from what it asks for."""
-        _record_state(self._resources.drifted, self._watched[ref.gvk].drifted, ref, is_drifted)
-
-    def forget(self, ref: ObjectRef) -> None:
-        """Count a resource in no state: it was deleted, or another replica runs it."""
-        self.record_result(ref, failed=False)
-        self.record_idempotence(ref, True)
-        self.record_suspension(ref, False)
-        self.record_drift(ref, False)
+        if not failed:
+            state.failing_since = None
+        elif state.failing_since is None:
+            state.failing_since = self._clock()
 
     def objects_pruned(self, gvk: GVK, count: int) -> None:
         """Count objects that were deleted because the runs of a resource no longer write them."""
@@ -646,6 +614,7 @@ class Metrics:
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return all series in the format of the Accept header, and the content type."""
         self._measure_work_under_way()
+        self._measure_states()
         encode, content_type = choose_encoder(accept)
         body = encode(_WithoutCreated(self._registry))
         is_openmetrics = content_type.startswith("application/openmetrics-text")
@@ -653,13 +622,26 @@ class Metrics:
 
     def _measure_work_under_way(self) -> None:
         now = self._clock()
-        for gvk, watched in self._watched.items():
+        for watched in self._watched.values():
             ages = [now - start for start in watched.started]
             name = watched.controller
             self._queue.unfinished.labels(name, name).set(sum(ages))
             self._queue.longest.labels(name, name).set(max(ages, default=0))
-            since = next(iter(watched.failing.values()), now)
-            self._resources.oldest_failure_age.labels(*_of(gvk)).set(now - since)
+
+    def _measure_states(self) -> None:
+        by_kind: dict[GVK, list[ResourceState]] = {gvk: [] for gvk in self._watched}
+        for state in self._states:
+            by_kind[state.ref.gvk].append(state)
+        families, now = self._resources, self._clock()
+        for gvk, found in by_kind.items():
+            labels = _of(gvk)
+            failures = [each.failing_since for each in found if each.failing_since is not None]
+            families.failing.labels(*labels).set(len(failures))
+            families.oldest_failure_age.labels(*labels).set(now - min(failures, default=now))
+            idempotent = sum(each.is_idempotent for each in found)
+            families.not_idempotent.labels(*labels).set(len(found) - idempotent)
+            families.suspended.labels(*labels).set(sum(each.is_suspended for each in found))
+            families.drifted.labels(*labels).set(sum(each.is_drifted for each in found))
 
     def _queue_of(self, gvk: GVK) -> tuple[str, str]:
         name = self._watched[gvk].controller
@@ -686,15 +668,6 @@ class _WithoutCreated:
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if s.name != f"{metric.name}_created"]
             yield metric
-
-
-def _record_state(gauge: Gauge, found: set[ObjectRef], ref: ObjectRef, is_in: bool) -> None:
-    """Add a resource to those in a state, or remove it, and set the gauge of its kind."""
-    if is_in:
-        found.add(ref)
-    else:
-        found.discard(ref)
-    gauge.labels(*_of(ref.gvk)).set(len(found))
 
 
 def _labels(exemplar: Mapping[str, str] | None) -> dict[str, str] | None:

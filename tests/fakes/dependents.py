@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.model import Json, ObjectRef
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.kube.object_readiness import DependentsReadiness
 
 
@@ -21,7 +22,7 @@ class FakeObjects:
 class FakeDependents:
     """Without objects, and ready, unless a test says something else."""
 
-    writes: OwnWrites = field(default_factory=OwnWrites)
+    writes: OwnWrites = field(default_factory=lambda: OwnWrites(ResourceStates()))
     objects: FakeObjects = field(default_factory=FakeObjects)
     readiness: Callable[..., DependentsReadiness] = lambda *_: DependentsReadiness()
     catching_up: Callable[[ObjectRef], Awaitable[None] | None] = lambda _: None

@@ -38,7 +38,7 @@ _MAX_COMPARED_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceState:
+class SeenResource:
     """The state of a primary resource that is kept between two of its events."""
 
     uid: str
@@ -65,7 +65,7 @@ class ResourceState:
         deselected: bool = False,
         ignored: str = "",
         built_in: bool = False,
-    ) -> ResourceState:
+    ) -> SeenResource:
         """Extract what the predicate compares; `ignored` is an annotation of the runner's own.
 
         `built_in` is whether the kind is one of Kubernetes, where an annotation may be a new
@@ -91,7 +91,7 @@ class ResourceState:
 
 
 def reconcile_cause(
-    old: ResourceState | None, new: ResourceState, watch: Watch, *, listed: bool
+    old: SeenResource | None, new: SeenResource, watch: Watch, *, listed: bool
 ) -> Cause | None:
     """Return the cause of a reconcile, or None if the event does not matter.
 
@@ -130,19 +130,19 @@ def annotations_state_key(metadata: Json) -> str:
     return _digest(_annotations(metadata))
 
 
-def _request(old: ResourceState, new: ResourceState) -> str:
+def _request(old: SeenResource, new: SeenResource) -> str:
     """Return what a user requests by the annotations of the runner; empty for nothing."""
     is_handled = new.selected or new.deselected or new.deleting
     return requested_change(old.annotations, new.annotations) if is_handled else ""
 
 
-def _override_error(state: ResourceState, watch: Watch) -> str:
+def _override_error(state: SeenResource, watch: Watch) -> str:
     """Return the error of the annotations with which a resource is not run; empty for none."""
     body = {"metadata": {"annotations": state.annotations}}
     return read_overrides(body, as_job=watch.job is not None).error
 
 
-def _change(old: ResourceState, new: ResourceState, watch: Watch) -> Cause | None:
+def _change(old: SeenResource, new: SeenResource, watch: Watch) -> Cause | None:
     key = spec_state_key({"generation": new.generation, "resourceVersion": new.resource_version})
     if old.generation != new.generation and not _is_only_marked(old, new, watch):
         paths = _paths(old, new)
@@ -166,7 +166,7 @@ def _change(old: ResourceState, new: ResourceState, watch: Watch) -> Cause | Non
     return None
 
 
-def _is_only_marked(old: ResourceState, new: ResourceState, watch: Watch) -> bool:
+def _is_only_marked(old: SeenResource, new: SeenResource, watch: Watch) -> bool:
     """Return whether only our annotations differ: a new generation of a Deployment."""
     keys = _differing(old.annotations, new.annotations)
     is_same = bool(old.digest) and old.digest == new.digest
@@ -177,7 +177,7 @@ def _own_annotations(watch: Watch) -> frozenset[str]:
     return ANNOTATIONS | {ignored_annotation(watch)}
 
 
-def _paths(old: ResourceState, new: ResourceState) -> list[str] | None:
+def _paths(old: SeenResource, new: SeenResource) -> list[str] | None:
     """Return the paths of the fields that differ; None if one of the two specs is not kept."""
     if old.desired is None or new.desired is None:
         return None

@@ -19,6 +19,7 @@ from typing import Any
 from operator_runner.config.watches import expressions
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch, may_be_older, uid_of
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.texts import truncated
 
 
@@ -190,25 +191,33 @@ class _SeenFields:
     values: Mapping[str, str]
 
 
+class _SeenDependents:
+    """The chosen fields of the objects of a resource, as its runs have seen them."""
+
+    def __init__(self) -> None:
+        self.seen: dict[ObjectRef, _SeenFields] = {}
+        self.read: set[ObjectRef] = set()
+        """Objects that the current run has seen."""
+
+
 class WakeOnChanges:
     """Compares the chosen fields of dependents with what their owners have seen."""
 
-    def __init__(self, fields: WakeOnFields) -> None:
-        """Take the fields by watch."""
+    def __init__(self, fields: WakeOnFields, states: ResourceStates) -> None:
+        """Take the fields by watch; keep what was seen in `states`."""
         self._fields = fields
-        self._seen: defaultdict[ObjectRef, dict[ObjectRef, _SeenFields]] = defaultdict(dict)
-        self._read: dict[ObjectRef, set[ObjectRef]] = {}
-        """Objects that the current run of each resource has seen."""
+        self._states = states
 
     def run_started(self, owner: ObjectRef) -> None:
         """Record that a run begins: the next response about each object is its first one."""
-        self._read[owner] = set()
+        self._of(owner).read.clear()
 
     def on_response(self, owner: ObjectRef, ref: ObjectRef, body: Json) -> None:
         """Record an object in a response to a run of `owner`."""
         if not self._fields.of(owner.gvk, ref.gvk):
             return
-        read, seen = self._read.setdefault(owner, set()), self._seen[owner]
+        known = self._of(owner)
+        read, seen = known.read, known.seen
         if ref in read and ref in seen:
             return
         read.add(ref)
@@ -230,17 +239,16 @@ class WakeOnChanges:
         `own_write` is whether a run of `owner` has made this version.
         """
         fields = self._fields.of(owner.gvk, ref.gvk)
-        old = self._seen[owner].get(ref) if fields else None
+        seen = self._of(owner).seen
+        old = seen.get(ref) if fields else None
         if not fields or (old is not None and not may_be_older(old.version, version)):
             return ""
-        self._seen[owner][ref] = _SeenFields(version, values)
+        seen[ref] = _SeenFields(version, values)
         return "" if old is None or own_write else difference_of(old.values, values, fields)
 
     def removed(self, owner: ObjectRef, ref: ObjectRef) -> None:
         """Drop an object of `owner` that was deleted."""
-        self._seen[owner].pop(ref, None)
+        self._of(owner).seen.pop(ref, None)
 
-    def forget(self, owner: ObjectRef) -> None:
-        """Drop the records of a deleted owner."""
-        self._seen.pop(owner, None)
-        self._read.pop(owner, None)
+    def _of(self, owner: ObjectRef) -> _SeenDependents:
+        return self._states.of(owner).slot(_SeenDependents)

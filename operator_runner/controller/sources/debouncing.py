@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from operator_runner.core.model import Cause, ObjectRef
+from operator_runner.core.resource_states import ResourceStates
 
 _PAUSE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class _Pause:
-    """The pause after an owner was enqueued, and the causes that were added in it."""
+    """The pause after a resource was enqueued, and the causes that were added in it."""
 
     timer: asyncio.TimerHandle
     causes: dict[Cause, None] = field(default_factory=dict)
@@ -32,18 +33,38 @@ class _Wait:
     causes: dict[Cause, None] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Debounced:
+    """The causes of one resource that are enqueued later."""
+
+    pause: _Pause | None = None
+    wait: _Wait | None = None
+
+    def close(self) -> None:
+        """See `SupportsClose`."""
+        for each in (self.pause, self.wait):
+            if each is not None:
+                each.timer.cancel()
+        self.pause = self.wait = None
+
+
 class Debouncer:
     """Enqueues causes in groups. Not thread-safe."""
 
-    def __init__(self, enqueue: Callable[[ObjectRef, Cause], None], limit: float = 0.0) -> None:
+    def __init__(
+        self,
+        states: ResourceStates,
+        enqueue: Callable[[ObjectRef, Cause], None],
+        limit: float = 0.0,
+    ) -> None:
         """`enqueue` is called for each cause, at once or later.
 
-        `limit` is the time in seconds that causes wait at most for further ones.
+        At once for resources without a state: nothing has been reconciled for them yet. `limit` is
+        the time in seconds that causes wait at most for further ones.
         """
+        self._states = states
         self._enqueue = enqueue
         self._limit = limit
-        self._pauses: dict[ObjectRef, _Pause] = {}
-        self._waits: dict[ObjectRef, _Wait] = {}
 
     def add(self, owner: ObjectRef, cause: Cause, calm: float = 0.0) -> None:
         """Enqueue an owner for this cause; see `add_group`."""
@@ -54,59 +75,62 @@ class Debouncer:
 
         Before that, they wait until nothing has been added for `calm` seconds.
         """
+        state = self._states.get(owner)
+        if state is None:
+            for cause in causes:
+                self._enqueue(owner, cause)
+            return
+        known = state.slot(_Debounced)
         if causes and min(calm, self._limit) > 0:
-            self._wait(owner, causes, calm)
+            self._wait(owner, known, causes, calm)
             return
         if causes:
-            causes = [*self._drop_wait(owner), *causes]
-        if owner in self._pauses:
-            self._pauses[owner].causes.update(dict.fromkeys(causes))
+            causes = [*_drop_wait(known), *causes]
+        if known.pause is not None:
+            known.pause.causes.update(dict.fromkeys(causes))
         elif causes:
-            self._begin(owner)
+            self._begin(owner, known)
             for cause in causes:
                 self._enqueue(owner, cause)
 
-    def forget(self, owner: ObjectRef) -> None:
-        """Drop the waiting causes of a deleted owner."""
-        self._drop_wait(owner)
-        pause = self._pauses.pop(owner, None)
-        if pause is not None:
-            pause.timer.cancel()
-
     def stop(self) -> None:
         """Drop all waiting causes."""
-        for owner in [*self._pauses, *self._waits]:
-            self.forget(owner)
+        for _, known in self._states.slots(_Debounced):
+            known.close()
 
     def run_started(self, owner: ObjectRef) -> None:
         """Drop the causes that wait for further ones: the run that starts sees their objects."""
-        self._drop_wait(owner)
+        if (known := self._states.find(owner, _Debounced)) is not None:
+            _drop_wait(known)
 
-    def _wait(self, owner: ObjectRef, causes: Collection[Cause], calm: float) -> None:
+    def _wait(
+        self, owner: ObjectRef, known: _Debounced, causes: Collection[Cause], calm: float
+    ) -> None:
         loop = asyncio.get_running_loop()
-        known = self._waits.get(owner)
-        end = loop.time() + self._limit if known is None else known.end
-        former = self._drop_wait(owner)
-        timer = loop.call_at(min(loop.time() + calm, end), self._end_wait, owner)
-        self._waits[owner] = _Wait(timer, end, dict.fromkeys([*former, *causes]))
+        end = loop.time() + self._limit if known.wait is None else known.wait.end
+        former = _drop_wait(known)
+        timer = loop.call_at(min(loop.time() + calm, end), self._end_wait, owner, known)
+        known.wait = _Wait(timer, end, dict.fromkeys([*former, *causes]))
 
-    def _drop_wait(self, owner: ObjectRef) -> Collection[Cause]:
-        wait = self._waits.pop(owner, None)
-        if wait is None:
-            return ()
-        wait.timer.cancel()
-        return wait.causes
+    def _end_wait(self, owner: ObjectRef, known: _Debounced) -> None:
+        self.add_group(owner, _drop_wait(known))
 
-    def _end_wait(self, owner: ObjectRef) -> None:
-        self.add_group(owner, self._drop_wait(owner))
+    def _begin(self, owner: ObjectRef, known: _Debounced) -> None:
+        timer = asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._end, owner, known)
+        known.pause = _Pause(timer)
 
-    def _begin(self, owner: ObjectRef) -> None:
-        loop = asyncio.get_running_loop()
-        self._pauses[owner] = _Pause(loop.call_later(_PAUSE_SECONDS, self._end, owner))
-
-    def _end(self, owner: ObjectRef) -> None:
-        pause = self._pauses.pop(owner)
-        if pause.causes:
-            self._begin(owner)
-        for cause in pause.causes:
+    def _end(self, owner: ObjectRef, known: _Debounced) -> None:
+        causes = () if known.pause is None else known.pause.causes
+        known.pause = None
+        if causes:
+            self._begin(owner, known)
+        for cause in causes:
             self._enqueue(owner, cause)
+
+
+def _drop_wait(known: _Debounced) -> Collection[Cause]:
+    wait, known.wait = known.wait, None
+    if wait is None:
+        return ()
+    wait.timer.cancel()
+    return wait.causes

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from operator_runner.core.model import (
     is_certainly_older,
     uid_of,
 )
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.kube.watch import EventType, MetadataEvent
 
 _log = structlog.get_logger(__name__)
@@ -68,11 +69,25 @@ class _Kept:
     content: ObjectContent
 
 
+@dataclass(frozen=True, slots=True)
+class _OwnedObjects:
+    """The objects of one resource that are kept."""
+
+    owner: ObjectRef
+    ended: Callable[[_OwnedObjects], None]
+    refs: set[ObjectRef] = field(default_factory=set)
+
+    def close(self) -> None:
+        """See `SupportsClose`."""
+        self.ended(self)
+
+
 class DependentObjects:
     """Keeps the objects of resources by owner. Not thread-safe."""
 
-    def __init__(self, watches: Sequence[Watch]) -> None:
-        """Keep objects of the kinds of these watches that use them."""
+    def __init__(self, watches: Sequence[Watch], states: ResourceStates) -> None:
+        """Keep objects of the kinds of these watches that use them; `states` has their owners."""
+        self._states = states
         self._declaring = {
             watch.gvk for watch in watches if watch.status and watch.status.uses_dependents
         }
@@ -80,7 +95,6 @@ class DependentObjects:
         self._kinds = self._declaring | self._applying
         self._owner_kinds = {(gvk.group, gvk.kind) for gvk in self._kinds}
         self._objects: dict[ObjectRef, _Kept] = {}
-        self._owned: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
         self._owners: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
         self._bytes = 0
         self._is_full = False
@@ -92,8 +106,9 @@ class DependentObjects:
 
     def of(self, owner: ObjectRef) -> list[Json]:
         """Return the objects of a resource, ordered by kind, namespace and name."""
+        owned = self._states.find(owner, _OwnedObjects)
         refs = sorted(
-            self._owned.get(owner, ()),
+            () if owned is None else owned.refs,
             key=lambda ref: (ref.gvk.kind, ref.namespace, ref.name, ref.gvk),
         )
         found = ((ref, self._objects.get(ref)) for ref in refs)
@@ -140,7 +155,7 @@ class DependentObjects:
         """Record an object of `owner` in a response to a run."""
         if owner.gvk not in self._kinds:
             return
-        owned = self._owned[owner]
+        owned = self._states.of(owner).slot(_OwnedObjects, owner, self._owner_ended).refs
         if ref not in owned and len(owned) >= _MAX_OBJECTS:
             self._warn(owner)
             return
@@ -177,10 +192,9 @@ class DependentObjects:
             self._bytes -= len(kept.content.compressed)
             self._objects[ref] = _Kept(kept.uid, kept.version, _NOTHING)
 
-    def forget(self, owner: ObjectRef) -> None:
-        """Drop the objects of a deleted owner."""
-        for ref in self._owned.pop(owner, ()):
-            self._owners[ref].discard(owner)
+    def _owner_ended(self, owned: _OwnedObjects) -> None:
+        for ref in tuple(owned.refs):
+            self._owners[ref].discard(owned.owner)
             if not self._owners[ref]:
                 self._discard(ref)
 
@@ -207,9 +221,8 @@ class DependentObjects:
         if (kept := self._objects.pop(ref, None)) is not None:
             self._bytes -= len(kept.content.compressed)
         for owner in self._owners.pop(ref, ()):
-            self._owned[owner].discard(ref)
-            if not self._owned[owner]:
-                del self._owned[owner]
+            if (owned := self._states.find(owner, _OwnedObjects)) is not None:
+                owned.refs.discard(ref)
 
     def _warn(self, ref: ObjectRef) -> None:
         if self._declaring and not self._is_full:

@@ -38,6 +38,7 @@ from operator_runner.core.model import (
     Watch,
     is_certainly_older,
 )
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.kube.object_readiness import (
     POD_REFUSED,
     DependentsReadiness,
@@ -115,6 +116,36 @@ class _StatusChange(NamedTuple):
     """Whether it is only that the object is ready now, or is being rolled out by the owner."""
 
 
+@dataclass(slots=True)
+class _OwnerSlot:
+    """What is known of the objects of one resource."""
+
+    owner: ObjectRef
+    ended: Callable[[_OwnerSlot], None]
+    objects: set[ObjectRef] = field(default_factory=set)
+    unready: set[ObjectRef] = field(default_factory=set)
+    """Those that are not ready."""
+    waited_for: dict[ObjectRef, Health] | None = None
+    """The newest state of those that are not ready, of watches that show it; None if unknown."""
+    caught_up: asyncio.Event | None = None
+    """Set when no status of the objects is older than its spec any more."""
+    held: list[tuple[ObjectRef, MetadataEvent]] | None = None
+    """Events that wait for the end of the run in progress."""
+    is_new: bool = False
+    """Whether that is the first run."""
+    run_seconds: float = 0.0
+    """How long the last run has taken."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the status of an object may be older than its spec."""
+        return any(health.behind for health in (self.waited_for or {}).values())
+
+    def close(self) -> None:
+        """See `SupportsClose`."""
+        self.ended(self)
+
+
 class Dependents:
     """Maps owned objects to their owners, and enqueues the owners when an object changes."""
 
@@ -123,43 +154,34 @@ class Dependents:
         stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
         enqueue: Callable[[ObjectRef, Cause], None],
         namespaces: Sequence[str],
-        watches: Sequence[Watch] = (),
+        watches: Sequence[Watch],
         *,
+        states: ResourceStates,
+        debouncer: Debouncer,
         fields: WakeOnFields = NO_FIELDS,
         enabled: bool = True,
-        readiness_wait: float = 0.0,
     ) -> None:
         """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it.
 
         The status of `watches` and the `fields` of `wakeOn` select what is kept of whole objects.
-        Objects that become ready wait for others for `readiness_wait` seconds at most.
         Not `enabled`, nothing is watched: ansible-operator does so with --inject-owner-ref=false.
         """
         self._enabled = enabled
         self._stream = stream
         self._enqueue = enqueue
+        self._states = states
+        self._debouncer = debouncer
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._objects: dict[ObjectRef, _Dependent] = {}
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
-        self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
+        self._run_count = 0
         self._unowned: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
-        self._new: set[ObjectRef] = set()
-        """Owners of which the first run is in progress."""
-        self._debouncer = Debouncer(enqueue, readiness_wait)
-        self._unready: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
-        """The objects of each owner that are not ready."""
         self._judging = {watch.gvk for watch in watches if watch.judges_dependents}
-        self._waited_for: dict[ObjectRef, dict[ObjectRef, Health]] = {}
-        """The newest state of the objects that are not ready, by owner, of watches that show it."""
-        self._catching_up: dict[ObjectRef, asyncio.Event] = {}
-        """Set when no status of the objects of an owner is older than its spec any more."""
         self._pod_causes = PodCauses(stream, self._on_pod_cause)
-        self._run_seconds: dict[ObjectRef, float] = {}
-        """How long the last run of each owner has taken."""
         self._fields = fields
-        self._wake_on = None if fields.is_empty else WakeOnChanges(fields)
-        self.writes = OwnWrites()
-        self.objects = DependentObjects(watches)
+        self._wake_on = None if fields.is_empty else WakeOnChanges(fields, states)
+        self.writes = OwnWrites(states)
+        self.objects = DependentObjects(watches, states)
         self._keeps_objects = self.objects.is_used
 
     # Reports of the proxy ------------------------------------------------------------
@@ -183,6 +205,7 @@ class Dependents:
             return
         entry = self._objects.setdefault(dependent, _Dependent())
         entry.owners.add(owner)
+        self._of(owner).objects.add(dependent)
         if body is not None and self._keeps_objects:
             self.objects.on_response(owner, dependent, body)
         if body is not None and self._wake_on is not None:
@@ -216,24 +239,32 @@ class Dependents:
 
     def by_owner(self) -> dict[ObjectRef, list[ObjectRef]]:
         """Return the objects of each resource, as far as they are known."""
-        found: defaultdict[ObjectRef, list[ObjectRef]] = defaultdict(list)
-        for ref, entry in self._objects.items():
-            for owner in entry.owners:
-                found[owner].append(ref)
-        return found
+        return {owner: list(slot.objects) for owner, slot in self._states.slots(_OwnerSlot)}
+
+    def _of(self, owner: ObjectRef) -> _OwnerSlot:
+        return self._states.of(owner).slot(_OwnerSlot, owner, self._owner_ended)
+
+    def _owner_ended(self, slot: _OwnerSlot) -> None:
+        for ref in slot.waited_for or ():
+            self._pod_causes.forget(ref)
+        for ref in slot.objects:
+            entry = self._objects[ref]
+            entry.owners.discard(slot.owner)
+            if not entry.owners:
+                del self._objects[ref]
 
     def readiness(self, owner: ObjectRef, named: str = "") -> DependentsReadiness:
         """Return the readiness of the objects of a resource, for watches that show it.
 
         `named` is the kind and name of the object to report first.
         """
-        found = self._waited_for.get(owner)
-        if found is None:
+        slot = self._states.find(owner, _OwnerSlot)
+        if slot is None or slot.waited_for is None:
             return DependentsReadiness()
-        for ref, health in found.items():
+        for ref, health in slot.waited_for.items():
             if health.behind and (entry := self._objects.get(ref)) is not None:
                 entry.read_behind = True
-        causes = {ref: self._with_pods(ref, health) for ref, health in found.items()}
+        causes = {ref: self._with_pods(ref, health) for ref, health in slot.waited_for.items()}
         return readiness_of(causes, named)
 
     def catching_up(self, owner: ObjectRef) -> Awaitable[None] | None:
@@ -242,18 +273,8 @@ class Dependents:
         None if none is, or the watch does not show it. A status that is written after the wait
         needs no other run.
         """
-        return self._wait_for_controllers(owner) if self._is_behind(owner) else None
-
-    async def _wait_for_controllers(self, owner: ObjectRef) -> None:
-        caught_up = self._catching_up[owner] = asyncio.Event()
-        try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(caught_up.wait(), _CATCH_UP_SECONDS)
-        finally:
-            self._catching_up.pop(owner, None)
-
-    def _is_behind(self, owner: ObjectRef) -> bool:
-        return any(health.behind for health in self._waited_for.get(owner, {}).values())
+        slot = self._states.find(owner, _OwnerSlot)
+        return _wait_for_controllers(slot) if slot is not None and slot.is_behind else None
 
     def _with_pods(self, ref: ObjectRef, health: Health) -> Health:
         """Return the health of an object with the cause that its Pods have."""
@@ -274,15 +295,16 @@ class Dependents:
         entry.newest = version
         for owner in entry.owners:
             if owner.gvk in self._judging:
-                waited_for = self._waited_for.setdefault(owner, {})
+                slot = self._of(owner)
+                slot.waited_for = {} if slot.waited_for is None else slot.waited_for
                 if health.is_waited_for:
-                    waited_for[ref] = health
+                    slot.waited_for[ref] = health
                     if health.behind is not True:
                         self._pod_causes.wait_for(ref)
-                elif waited_for.pop(ref, None) is not None:
+                elif slot.waited_for.pop(ref, None) is not None:
                     self._pod_causes.forget(ref)
-                if owner in self._catching_up and not self._is_behind(owner):
-                    self._catching_up[owner].set()
+                if slot.caught_up is not None and not slot.is_behind:
+                    slot.caught_up.set()
 
     def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
@@ -316,7 +338,9 @@ class Dependents:
     def newest(self, owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bytes | None:
         """Return an object of `owner` as it was seen last; see `ResponseObserver`."""
         known = self.objects.newest(owner, dependent)
-        if known is not None or owner not in self._new or dependent in self._objects:
+        slot = self._states.find(owner, _OwnerSlot)
+        is_new = slot is not None and slot.is_new
+        if known is not None or not is_new or dependent in self._objects:
             return known
         return b"" if _is_watched(owner, dependent, watch) else None
 
@@ -326,9 +350,9 @@ class Dependents:
 
         `is_new` is whether it has just been created, so that its objects should be missing.
         """
-        self._running[owner] = []
-        if is_new:
-            self._new.add(owner)
+        slot = self._of(owner)
+        slot.held, slot.is_new = [], is_new
+        self._run_count += 1
         self.writes.begin(owner)
         if self._wake_on is not None:
             self._wake_on.run_started(owner)
@@ -337,11 +361,12 @@ class Dependents:
         try:
             yield
         finally:
-            self._run_seconds[owner] = asyncio.get_running_loop().time() - began
-            held = self._running.pop(owner)
-            self._new.discard(owner)
-            self._coalesce([each for ref, event in held for each in self._process(ref, event)])
-            if not self._running:
+            slot.run_seconds = asyncio.get_running_loop().time() - began
+            held, slot.held, slot.is_new = slot.held, None, False
+            self._run_count -= 1
+            events = held or ()
+            self._coalesce([each for ref, event in events for each in self._process(ref, event)])
+            if not self._run_count:
                 self._unowned.clear()
 
     def _coalesce(self, changes: Sequence[_StatusChange]) -> None:
@@ -350,33 +375,17 @@ class Dependents:
         for each in changes:
             groups[each.owner].append(each)
         for owner, group in groups.items():
-            can_wait = self._unready.get(owner) and all(each.can_wait for each in group)
-            calm = self._run_seconds.get(owner, 0.0) if can_wait else 0.0
+            slot = self._of(owner)
+            can_wait = slot.unready and all(each.can_wait for each in group)
+            calm = slot.run_seconds if can_wait else 0.0
             self._debouncer.add_group(owner, [each.cause for each in group], calm)
 
     def _note_readiness(self, entry: _Dependent, ref: ObjectRef) -> None:
         for owner in entry.owners:
             if entry.readiness is Readiness.NOT_READY:
-                self._unready[owner].add(ref)
-            elif owner in self._unready:
-                self._unready[owner].discard(ref)
-
-    def forget(self, *owners: ObjectRef) -> None:
-        """Drop the objects of owners that are deleted, or that another replica runs."""
-        for owner in owners:
-            self.writes.forget(owner)
-            self.objects.forget(owner)
-            if self._wake_on is not None:
-                self._wake_on.forget(owner)
-            self._debouncer.forget(owner)
-            self._unready.pop(owner, None)
-            for ref in self._waited_for.pop(owner, ()):
-                self._pod_causes.forget(ref)
-            self._run_seconds.pop(owner, None)
-        for ref, entry in list(self._objects.items()):
-            entry.owners.difference_update(owners)
-            if not entry.owners:
-                del self._objects[ref]
+                self._of(owner).unready.add(ref)
+            else:
+                self._of(owner).unready.discard(ref)
 
     async def stop(self) -> None:
         """End all watches."""
@@ -438,15 +447,16 @@ class Dependents:
         if event.health is not None:
             version = event.body["metadata"].get("resourceVersion", "")
             self._judge(entry, ref, version, event.health)
-        held = next((owner for owner in entry.owners if owner in self._running), None)
+        lists = (self._of(owner).held for owner in entry.owners)
+        held = next((each for each in lists if each is not None), None)
         if held is None:
             self._coalesce(self._process(ref, event))
         else:
-            self._running[held].append((ref, event))
+            held.append((ref, event))
 
     def _keep_unclaimed(self, ref: ObjectRef, event: MetadataEvent) -> None:
         """Keep an event of an object that a run may have created, until the response arrives."""
-        if not self._running:
+        if not self._run_count:
             return
         self._unowned[ref] = event
         self._unowned.move_to_end(ref)
@@ -517,6 +527,15 @@ class Dependents:
         own_write = version in entry.own_writes
         values = event.extracted.values
         return self._wake_on.change(owner, ref, version, values, own_write=own_write)
+
+
+async def _wait_for_controllers(slot: _OwnerSlot) -> None:
+    caught_up = slot.caught_up = asyncio.Event()
+    try:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(caught_up.wait(), _CATCH_UP_SECONDS)
+    finally:
+        slot.caught_up = None
 
 
 def _is_watched(owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bool:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from operator_runner.controller.predicates.primary_events import (
-    ResourceState,
+    SeenResource,
     annotations_state_key,
     spec_state_key,
 )
 from operator_runner.core.model import Cause, FieldChange, Json, ObjectRef, Trigger
+from operator_runner.core.resource_states import ResourceStates
 
 LIMIT = 16 * 1024**2
 """Bytes of compressed specs, some 10,000 resources; beyond it causes name generations only."""
@@ -28,17 +29,17 @@ class LastSeen:
         """Keep at most `limit` bytes of specs."""
         self._limit = limit
         self._size = 0
-        self._seen: OrderedDict[ObjectRef, ResourceState] = OrderedDict()
+        self._seen: OrderedDict[ObjectRef, SeenResource] = OrderedDict()
 
     def __iter__(self) -> Iterator[ObjectRef]:
         """Iterate over the existing resources."""
         return iter(list(self._seen))
 
-    def get(self, ref: ObjectRef) -> ResourceState | None:
+    def get(self, ref: ObjectRef) -> SeenResource | None:
         """Return the last seen state of a resource, or None."""
         return self._seen.get(ref)
 
-    def put(self, ref: ObjectRef, seen: ResourceState) -> None:
+    def put(self, ref: ObjectRef, seen: SeenResource) -> None:
         """Store the state of a resource."""
         self.drop(ref)
         self._seen[ref] = seen
@@ -83,9 +84,9 @@ class _Writes:
 class OwnWrites:
     """The objects that the last run of each resource wrote, and its edits of the resource."""
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self._writes: dict[ObjectRef, _Writes] = {}
+    def __init__(self, states: ResourceStates) -> None:
+        """Keep them in `states`."""
+        self._states = states
 
     def begin(self, owner: ObjectRef) -> None:
         """Forget the objects of the previous run; its state keys are kept for late events."""
@@ -135,7 +136,7 @@ class OwnWrites:
 
     def is_echo(self, owner: ObjectRef, cause: Cause) -> bool:
         """Return whether a cause is about what the last run wrote, or a reaction to it."""
-        writes = self._writes.get(owner)
+        writes = self._states.find(owner, _Writes)
         if writes is None:
             return False
         if cause.trigger in {Trigger.DEPENDENT, Trigger.REFERENCE, Trigger.TRIGGER}:
@@ -144,14 +145,14 @@ class OwnWrites:
 
     def is_recent_echo(self, owner: ObjectRef, cause: Cause) -> bool:
         """Return whether a cause is about what the last run that wrote anything wrote."""
-        writes = self._writes.get(owner)
+        writes = self._states.find(owner, _Writes)
         if writes is None or writes.objects:
             return self.is_echo(owner, cause)
         return cause.about in writes.former or self.is_echo(owner, cause)
 
     def has_written(self, owner: ObjectRef) -> bool:
         """Return whether the last run wrote an object or its own resource."""
-        writes = self._writes.get(owner)
+        writes = self._states.find(owner, _Writes)
         return writes is not None and (bool(writes.objects) or writes.has_edited)
 
     def own_version(self, owner: ObjectRef) -> str:
@@ -159,12 +160,8 @@ class OwnWrites:
 
         Empty if none is known. Writes of the status count.
         """
-        writes = self._writes.get(owner)
+        writes = self._states.find(owner, _Writes)
         return "" if writes is None else writes.foreign.get(owner, "")
 
-    def forget(self, owner: ObjectRef) -> None:
-        """Drop the records of a deleted resource."""
-        self._writes.pop(owner, None)
-
     def _of(self, owner: ObjectRef) -> _Writes:
-        return self._writes.setdefault(owner, _Writes())
+        return self._states.of(owner).slot(_Writes)

@@ -30,7 +30,7 @@ from yarl import URL
 
 from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.predicates.primary_events import (
-    ResourceState,
+    SeenResource,
     ignored_annotation,
     reconcile_cause,
 )
@@ -273,7 +273,7 @@ class PrimaryWatcher:
             return
         for on_change in self._listeners:
             on_change(ref, body)
-        new = ResourceState.of(
+        new = SeenResource.of(
             body,
             selected=is_selected(body, watch),
             deselected=is_deselected(body, watch),

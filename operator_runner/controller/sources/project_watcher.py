@@ -12,6 +12,7 @@ import structlog
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Cause, ObjectRef, RunContent, Trigger, Watch
+from operator_runner.core.resource_states import ResourceStates
 
 _log = structlog.get_logger(__name__)
 _FILE_POLL_SECONDS = 0.5
@@ -100,17 +101,18 @@ class ProjectWatcher:
         self,
         watches: Iterable[Watch],
         known: Callable[[GVK], Iterable[ObjectRef]],
-        awaiting_edit: Callable[[], Iterable[ObjectRef]],
+        states: ResourceStates,
         enqueue: Callable[[ObjectRef, Cause], None],
     ) -> None:
         """Reconcile the resources of a kind (`known`) when its files change.
 
-        Those whose play could not be loaded (`awaiting_edit`) are also reconciled when another
-        file changes that the error may be in: one of a clean-up, or of an included role.
+        Those that `states` show to await an edit, because their play could not be loaded, are also
+        reconciled when another file changes that the error may be in: one of a clean-up, or of an
+        included role.
         """
         self._watches = tuple(watches)
         self._known = known
-        self._awaiting_edit = awaiting_edit
+        self._states = states
         self._enqueue = enqueue
 
     async def run(self) -> None:
@@ -131,7 +133,7 @@ class ProjectWatcher:
             before = after
 
     def _waiting(self, gvk: GVK) -> list[ObjectRef]:
-        return [ref for ref in self._awaiting_edit() if ref.gvk == gvk]
+        return [state.ref for state in self._states if state.awaits_edit and state.ref.gvk == gvk]
 
     def _enqueue_all(self, path: Path, gvk: GVK, refs: Iterable[ObjectRef]) -> None:
         resources = list(refs)

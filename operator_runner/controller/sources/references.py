@@ -47,6 +47,7 @@ class References:
         watches: Sequence[Watch],
         enqueue: Callable[[ObjectRef, Cause], None],
         failed: Callable[[FailedExpression], None],
+        debouncer: Debouncer,
         fields: WakeOnFields = NO_FIELDS,
         *,
         recovered: Callable[[ExpressionPlace], None] = lambda _: None,
@@ -62,7 +63,7 @@ class References:
         self._recovered = recovered
         self._errors: dict[ObjectRef, dict[str, tuple[str, str]]] = {}
         """Uid and error by the key of each expression that fails for a resource."""
-        self._debouncer = Debouncer(enqueue)
+        self._debouncer = debouncer
         self._enqueue = enqueue
         self._references: dict[ObjectRef, frozenset[ObjectRef | Selection]] = {}
         self._named_by: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
@@ -81,7 +82,6 @@ class References:
         if watch is None:
             return
         if body is None:
-            self._debouncer.forget(ref)
             self._report(ref, "", {})
         new = frozenset() if body is None else self._targets(ref, body, watch)
         old = self._references.pop(ref, frozenset())

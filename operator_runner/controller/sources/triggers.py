@@ -63,6 +63,7 @@ class Triggers:
         watches: Sequence[Watch],
         is_reconciled: Callable[[ObjectRef], bool],
         sinks: Sinks,
+        debouncer: Debouncer,
         fields: WakeOnFields = NO_FIELDS,
     ) -> None:
         """`is_reconciled` returns whether events of a resource lead to runs at present.
@@ -71,11 +72,10 @@ class Triggers:
         """
         self._kinds: dict[GVK, _Resources] = {}
         self._rules: defaultdict[GVK, list[_Rule]] = defaultdict(list)
-        self._debouncer = Debouncer(sinks.enqueue)
         for watch in watches:
             for number, trigger in enumerate(watch.triggers):
                 resources = self._kinds.setdefault(watch.gvk, _Resources(watch.gvk, is_reconciled))
-                coalescing = _Coalescing(fields.of(watch.gvk, trigger.gvk), fields, self._debouncer)
+                coalescing = _Coalescing(fields.of(watch.gvk, trigger.gvk), fields, debouncer)
                 rule = _Rule(number, trigger, resources, sinks, coalescing=coalescing)
                 self._rules[watch.gvk].append(rule)
 
@@ -90,8 +90,6 @@ class Triggers:
         if ref.gvk not in self._kinds:
             return
         self._kinds[ref.gvk].update(ref, exists=body is not None)
-        if body is None:
-            self._debouncer.forget(ref)
         for rule in self._rules[ref.gvk]:
             rule.on_change(ref, body)
 

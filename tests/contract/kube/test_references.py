@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from operator_runner.controller.predicates.wake_on_fields import FailedExpression
+from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.core.model import GVK, ObjectRef, Reference, RunContent, Watch
@@ -15,6 +16,7 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import connect
 from operator_runner.kube.watch import EventType, MetadataEvent, watch_metadata
+from tests.fakes.states import KnownStates
 from tests.support.kubectl import Json, Kubectl
 
 FOO, CONFIG_MAP = GVK("example.com", "v1", "Foo"), GVK("", "v1", "ConfigMap")
@@ -55,7 +57,7 @@ async def test_selections_cost_one_list_and_one_watch(
             enough.set()
 
     failed: list[FailedExpression] = []
-    references = References([WATCH], enqueue, failed.append)
+    references = References([WATCH], enqueue, failed.append, Debouncer(KnownStates(), enqueue))
     for number in range(RESOURCES):
         ref = ObjectRef(FOO, kubectl.namespace, f"r{number}")
         metadata = {"name": ref.name, "namespace": ref.namespace}

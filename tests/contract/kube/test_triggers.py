@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.core.model import (
@@ -21,6 +22,7 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import connect
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
+from tests.fakes.states import KnownStates
 from tests.support.background import in_background
 from tests.support.kubectl import Json, Kubectl
 
@@ -88,7 +90,9 @@ async def test_thousands_of_objects_cost_a_list_and_a_watch(
     by_name = ObjectTrigger(CONFIG_MAP, SELECTOR, name='metadata.annotations."for"')
     by_labels = ObjectTrigger(CONFIG_MAP, SELECTOR, matching="spec.selector")
     watch = Watch(FOO, RunContent(role=Path("/roles/foo")), triggers=(by_name, by_labels))
-    triggers = Triggers([watch], lambda _: True, Sinks(woken, lambda _: None))
+    triggers = Triggers(
+        [watch], lambda _: True, Sinks(woken, lambda _: None), Debouncer(KnownStates(), woken)
+    )
     for number in range(RESOURCES):
         ref = ObjectRef(FOO, kubectl.namespace, f"r{number}")
         selector = {"matchLabels": {"edited": f"e{number}"}}

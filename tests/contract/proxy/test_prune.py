@@ -17,6 +17,7 @@ import yaml
 from yarl import URL
 
 from operator_runner.core.model import PART_OF, Json, Prune
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection
@@ -215,7 +216,7 @@ def crashing(
 def restart(proxy: Proxy, connection: Connection) -> None:
     """Let a new process take over: it has no memory."""
     api = Api(connection)
-    proxy.pruner = ObjectPruner(api, Discovery(api))
+    proxy.pruner = ObjectPruner(api, Discovery(api), ResourceStates())
 
 
 @dataclass

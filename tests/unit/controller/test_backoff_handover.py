@@ -6,6 +6,7 @@ from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.sharding import BackoffHandover
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import BackoffSettings, Concurrency
 from operator_runner.core.slot_assignment import BackoffState, slot_of
 
@@ -19,7 +20,7 @@ class Replica:
 
     def __init__(self) -> None:
         self.queue = WorkQueue(Concurrency(4, 4), BackoffSettings())
-        self.throttle = LoopThrottle(lambda *_: False, lambda _: True)
+        self.throttle = LoopThrottle(lambda *_: False, lambda _: True, ResourceStates())
         self.handover = BackoffHandover(self.queue, self.throttle)
 
     async def begin(self) -> None:

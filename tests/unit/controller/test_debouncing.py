@@ -9,6 +9,8 @@ import pytest
 from operator_runner.controller.sources import debouncing
 from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.core.resource_states import ResourceStates
+from tests.fakes.states import KnownStates
 
 OWNER, OTHER = (ObjectRef(GVK("example.com", "v1", "Foo"), "default", name) for name in "ab")
 CAUSES = [Cause(Trigger.DEPENDENT, f"Deployment default/d{number}") for number in range(5)]
@@ -20,11 +22,18 @@ def woken() -> asyncio.Queue[tuple[ObjectRef, Cause]]:
 
 
 @pytest.fixture
+def states() -> ResourceStates:
+    return KnownStates()
+
+
+@pytest.fixture
 def debouncer(
-    woken: asyncio.Queue[tuple[ObjectRef, Cause]], monkeypatch: pytest.MonkeyPatch
+    states: ResourceStates,
+    woken: asyncio.Queue[tuple[ObjectRef, Cause]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Debouncer:
     monkeypatch.setattr(debouncing, "_PAUSE_SECONDS", 0.05)
-    return Debouncer(lambda ref, cause: woken.put_nowait((ref, cause)))
+    return Debouncer(states, lambda ref, cause: woken.put_nowait((ref, cause)))
 
 
 async def test_the_first_cause_is_passed_at_once_and_the_others_together(
@@ -43,13 +52,13 @@ async def test_the_first_cause_is_passed_at_once_and_the_others_together(
 
 
 async def test_events_of_a_deleted_owner_are_dropped(
-    debouncer: Debouncer, woken: asyncio.Queue[tuple[ObjectRef, Cause]]
+    debouncer: Debouncer, states: ResourceStates, woken: asyncio.Queue[tuple[ObjectRef, Cause]]
 ) -> None:
     """Of two owners that wait, only the one that is left is woken."""
     for owner in (OWNER, OTHER):
         debouncer.add(owner, CAUSES[0])
         debouncer.add(owner, CAUSES[1])
-    debouncer.forget(OWNER)
+    states.pop(OWNER)
     async with asyncio.timeout(60):
         given = [await woken.get() for _ in range(3)]
     assert given[2] == (OTHER, CAUSES[1])
@@ -58,10 +67,11 @@ async def test_events_of_a_deleted_owner_are_dropped(
 
 
 async def test_causes_wait_for_further_ones_until_one_that_may_not(
+    states: ResourceStates,
     woken: asyncio.Queue[tuple[ObjectRef, Cause]],
 ) -> None:
     """Waiting causes go with the next one; without one they end with the calm, or at the limit."""
-    debouncer = Debouncer(lambda ref, cause: woken.put_nowait((ref, cause)), limit=3600)
+    debouncer = Debouncer(states, lambda ref, cause: woken.put_nowait((ref, cause)), 3600)
     debouncer.add(OWNER, CAUSES[0], calm=3600)
     debouncer.add_group(OWNER, CAUSES[1:3], calm=3600)
     assert woken.empty()
@@ -74,10 +84,11 @@ async def test_causes_wait_for_further_ones_until_one_that_may_not(
 
 
 async def test_waits_are_bounded_and_end_with_a_run(
+    states: ResourceStates,
     woken: asyncio.Queue[tuple[ObjectRef, Cause]],
 ) -> None:
     """A cause that waits is enqueued at the limit, and dropped when a run starts."""
-    debouncer = Debouncer(lambda ref, cause: woken.put_nowait((ref, cause)), limit=0.05)
+    debouncer = Debouncer(states, lambda ref, cause: woken.put_nowait((ref, cause)), 0.05)
     debouncer.add(OWNER, CAUSES[0], calm=3600)
     debouncer.run_started(OWNER)
     debouncer.add(OTHER, CAUSES[1], calm=3600)
@@ -85,3 +96,15 @@ async def test_waits_are_bounded_and_end_with_a_run(
         assert await woken.get() == (OTHER, CAUSES[1])
     assert woken.empty()
     debouncer.stop()
+
+
+async def test_a_resource_that_was_never_reconciled_is_enqueued_at_once(
+    woken: asyncio.Queue[tuple[ObjectRef, Cause]],
+) -> None:
+    """It may be one of another replica: nothing is kept of it."""
+    states = ResourceStates()
+    debouncer = Debouncer(states, lambda ref, cause: woken.put_nowait((ref, cause)), 3600)
+    for cause in CAUSES[:2]:
+        debouncer.add(OWNER, cause, calm=3600)
+    assert [woken.get_nowait() for _ in range(2)] == [(OWNER, cause) for cause in CAUSES[:2]]
+    assert not list(states)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,8 @@ import structlog.testing
 
 from operator_runner.controller.sources import dependent_objects
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
-from operator_runner.core.model import DeclaredStatus, Json, ObjectRef
+from operator_runner.core.model import DeclaredStatus, Json, ObjectRef, Watch
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.kube.watch import EventType, MetadataEvent
 from tests.unit.controller.test_dependents import OWNER, WATCH
 
@@ -33,6 +35,14 @@ def body(kind: str = "Deployment", name: str = "web", version: int = 10, **more:
     return found
 
 
+class Keeping(DependentObjects):
+    """With the states of the owners."""
+
+    def __init__(self, watches: Sequence[Watch]) -> None:
+        self.states = ResourceStates()
+        super().__init__(watches, self.states)
+
+
 def seen(objects: DependentObjects, *bodies: Json, owner: ObjectRef = OWNER) -> None:
     """Report objects in responses to a run."""
     for each in bodies:
@@ -52,7 +62,7 @@ def status(objects: DependentObjects) -> list[Any]:
 
 def test_objects_are_ordered_and_have_no_data() -> None:
     """Kind, namespace, name; managed fields, the last applied manifest and data are left out."""
-    objects = DependentObjects([DECLARING])
+    objects = Keeping([DECLARING])
     assert objects.is_used
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "mine": "x"}
     secret = body("Secret", "a", data={"password": "eA=="}, stringData={"password": "x"})
@@ -76,7 +86,7 @@ def test_objects_are_ordered_and_have_no_data() -> None:
 
 def test_the_newest_version_is_seen() -> None:
     """Events and responses replace older versions, and never newer ones."""
-    objects = DependentObjects([DECLARING])
+    objects = Keeping([DECLARING])
     seen(objects, body(version=10, status=1))
     event(objects, "MODIFIED", body(version=12, status=3))
     seen(objects, body(version=11, status=2))
@@ -91,7 +101,7 @@ def test_the_newest_version_is_seen() -> None:
 
 def test_deleted_objects_leave() -> None:
     """By an event, or by the run itself; a successor of the name is another object."""
-    objects = DependentObjects([DECLARING])
+    objects = Keeping([DECLARING])
     seen(objects, body(version=10, status=1))
     event(objects, "DELETED", body(version=11, metadata={"uid": "of its predecessor"}))
     assert status(objects) == [1]
@@ -111,7 +121,7 @@ def test_deleted_objects_leave() -> None:
 
 def test_metadata_of_kinds_without_a_status_is_updated() -> None:
     """Their watch has nothing else; a spec is kept as long as its generation is the same."""
-    objects = DependentObjects([DECLARING])
+    objects = Keeping([DECLARING])
     seen(objects, body("NetworkPolicy", spec={"x": 1}, metadata={"generation": 1}))
     labelled = {"generation": 1, "labels": {"a": "b"}}
     event(objects, "MODIFIED", body("NetworkPolicy", version=11, metadata=labelled), whole=False)
@@ -129,12 +139,12 @@ def test_metadata_of_kinds_without_a_status_is_updated() -> None:
 
 def test_only_objects_of_declaring_kinds_are_kept() -> None:
     """Neither those of watches without such a status, nor those of other owners."""
-    objects = DependentObjects([WATCH, replace(WATCH, status=DeclaredStatus({"x": "result.ok"}))])
+    objects = Keeping([WATCH, replace(WATCH, status=DeclaredStatus({"x": "result.ok"}))])
     assert not objects.is_used
     seen(objects, body())
     assert objects.of(OWNER) == []
     assert objects.content(body()) is None
-    objects = DependentObjects([DECLARING])
+    objects = Keeping([DECLARING])
     foreign = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x"}]
     assert objects.content(body(metadata={"ownerReferences": foreign})) is None
     assert objects.content(body(metadata={"ownerReferences": []}))
@@ -142,10 +152,10 @@ def test_only_objects_of_declaring_kinds_are_kept() -> None:
 
 def test_the_objects_of_a_deleted_owner_are_dropped() -> None:
     """An object of two owners stays for the other one."""
-    objects = DependentObjects([DECLARING])
+    objects = Keeping([DECLARING])
     seen(objects, body(name="a"), body(name="b"))
     seen(objects, body(name="b"), owner=OTHER)
-    objects.forget(OWNER)
+    objects.states.pop(OWNER)
     assert objects.of(OWNER) == []
     assert [each["metadata"]["name"] for each in objects.of(OTHER)] == ["b"]
     event(objects, "DELETED", body(name="b", version=11))
@@ -157,7 +167,7 @@ APPLYING = replace(WATCH, field_manager="operator.example.com")
 
 def test_all_of_an_object_is_kept_for_an_apply() -> None:
     """For runs of its owner, as long as events show what has become of it; no data of Secrets."""
-    objects = DependentObjects([APPLYING])
+    objects = Keeping([APPLYING])
 
     def newest(kind: str, owner: ObjectRef = OWNER) -> Json | None:
         found = objects.newest(owner, ObjectRef.of(body(kind)))
@@ -188,13 +198,13 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, limit: dict[str, int
     """Objects beyond the limit are left out, with one warning that contains the fix."""
     for name, value in limit.items():
         monkeypatch.setattr(dependent_objects, name, value)
-    objects = DependentObjects([DECLARING])
+    objects = Keeping([DECLARING])
     with structlog.testing.capture_logs() as logs:
         for number in range(20):
             seen(objects, body(name=f"web-{number}", spec={"text": f"{number:050d}"}))
     assert 2 < len(objects.of(OWNER)) < 10
     (line,) = logs
     assert "k8s_status" in line["hint"]
-    objects.forget(OWNER)
+    objects.states.pop(OWNER)
     seen(objects, body())
     assert len(objects.of(OWNER)) == 1

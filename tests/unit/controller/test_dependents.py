@@ -18,6 +18,7 @@ from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.object_readiness import Health, Readiness, refusal_of
 from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
+from tests.fakes.states import WatchedDependents
 
 WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(role=Path("/roles/foo")))
 POD = GVK("", "v1", "Pod")
@@ -126,9 +127,9 @@ async def dependents(
     watches: tuple[Watch, ...] = (),
     *,
     wait: float = 0.0,
-) -> AsyncIterator[tuple[Dependents, Stream, Woken]]:
+) -> AsyncIterator[tuple[WatchedDependents, Stream, Woken]]:
     stream, woken = Stream(), Woken()
-    subject = Dependents(stream, woken, namespaces, watches, readiness_wait=wait)
+    subject = WatchedDependents(stream, woken, namespaces, watches, wait=wait)
     try:
         yield subject, stream, woken
     finally:
@@ -232,7 +233,7 @@ async def test_objects_without_a_known_owner_start_no_run() -> None:
     """Objects without a known owner, or whose owner was deleted, are ignored."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
-        subject.forget(OWNER)
+        subject.states.pop(OWNER)
         await stream.send("DELETED", metadata(11))
         assert woken == []
 
@@ -496,7 +497,7 @@ async def test_the_newest_state_of_objects_is_judged() -> None:
         assert woken[-1] == "dependent: Deployment default/child is not ready: Other"
         await stream.send("DELETED", metadata(15))
         assert subject.readiness(OWNER).ready is True
-        subject.forget(OWNER)
+        subject.states.pop(OWNER)
         assert subject.readiness(OWNER).ready is None
 
 
@@ -609,7 +610,7 @@ async def test_cluster_scoped_dependents_reconcile_their_owner_if_watched(
     stream, woken = Stream(), []
     owner = ObjectRef(WATCH.gvk, namespace, "owner")
     watch = replace(WATCH, watch_cluster_scoped_resources=requested)
-    subject = Dependents(stream, lambda ref, _: woken.append(ref), ("default",))
+    subject = WatchedDependents(stream, lambda ref, _: woken.append(ref), ("default",))
     subject.on_dependent(owner, CLUSTER_ROLE, metadata(10) | {"namespace": ""}, watch)
     if expected:
         await stream.send("DELETED", metadata(11) | {"namespace": ""})

@@ -17,6 +17,7 @@ from operator_runner.controller.sources.failed_expressions import (
 )
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
+from operator_runner.core.resource_states import ResourceState
 from operator_runner.core.slot_assignment import slot_of
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from tests.support.background import in_background
@@ -113,7 +114,7 @@ async def test_the_value_of_a_secret_is_not_shown() -> None:
 
 async def test_the_condition_has_the_text_of_the_event() -> None:
     """Until the expression can be evaluated again."""
-    conditions, resource = ExpressionConditions(), ObjectRef(FOO, "ns", "a")
+    conditions, resource = ExpressionConditions(), ResourceState(ObjectRef(FOO, "ns", "a"))
     now = datetime(2026, 1, 1, tzinfo=UTC)
     async with reporting(Emitted(), conditions=conditions) as subject:
         subject.report(failure("a"))

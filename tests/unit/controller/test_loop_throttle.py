@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator_runner.controller.loop_throttle import LoopThrottle, Throttle
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.core.resource_states import ResourceStates
 
 KEY = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 FOUGHT = ObjectRef(GVK("", "v1", "ConfigMap"), "default", "fought")
@@ -21,8 +22,9 @@ class Resource:
     def __init__(self, writes: ObjectRef | None = FOUGHT) -> None:
         self.now = 100.0
         self._writes = writes
-        self.own = OwnWrites()
-        self.throttle = LoopThrottle(self.own.is_recent_echo, self.own.has_written)
+        self.states = ResourceStates()
+        self.own = OwnWrites(self.states)
+        self.throttle = LoopThrottle(self.own.is_recent_echo, self.own.has_written, self.states)
 
     def run(
         self, generation: int | None = None, *, changes: bool = True, annotated: bool = False
@@ -198,7 +200,7 @@ def test_deleted_resources_are_discarded() -> None:
     fighter = Resource()
     fighter.run()
     fighter.fight(9)
-    fighter.throttle.forget(KEY)
+    fighter.states.pop(KEY)
     assert fighter.wake(ECHO) is None
 
 
@@ -213,7 +215,7 @@ def test_a_period_of_seconds_is_kept() -> None:
 def test_annotations_of_a_namespace_share_its_runs() -> None:
     """What exceeds the share of half a run waits, is reported once, and delays no others."""
     keys = [ObjectRef(KEY.gvk, "greedy", str(number)) for number in range(10)]
-    throttle = LoopThrottle(lambda *_: False, lambda _: True, 0.5)
+    throttle = LoopThrottle(lambda *_: False, lambda _: True, ResourceStates(), 0.5)
     due = dict.fromkeys(keys, 0.0)
     for key in keys:
         throttle.run_ended(key, 0.0, seconds=1.0, annotated=True)
@@ -235,7 +237,7 @@ def test_annotations_of_a_namespace_share_its_runs() -> None:
 
 def test_a_long_run_uses_the_share_that_it_has_taken() -> None:
     """The first run of a resource has no known duration: it is charged at its end."""
-    throttle = LoopThrottle(lambda *_: False, lambda _: True, 0.5)
+    throttle = LoopThrottle(lambda *_: False, lambda _: True, ResourceStates(), 0.5)
     throttle.run_ended(KEY, 0.0, seconds=0.0, annotated=True)
     assert throttle.check(KEY, [PERIOD], 1.0, 1.0) is None
     throttle.run_ended(KEY, 601.0, seconds=600.0, annotated=True)

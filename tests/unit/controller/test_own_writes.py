@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from operator_runner.controller.predicates.primary_events import annotations_state_key
-from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.model import (
     GVK,
@@ -23,7 +22,9 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.kube.watch import EventType, MetadataEvent
+from tests.fakes.states import WatchedDependents
 
 WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(role=Path("/roles/foo")))
 OWNER = ObjectRef(WATCH.gvk, "default", "owner")
@@ -42,14 +43,14 @@ async def silence(gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEven
 
 
 @pytest.fixture
-async def subject() -> AsyncIterator[Dependents]:
+async def subject() -> AsyncIterator[WatchedDependents]:
     """Return the sources of an operator without reports of the proxy."""
-    dependents = Dependents(silence, lambda *_: None, ())
+    dependents = WatchedDependents(silence, lambda *_: None)
     yield dependents
     await dependents.stop()
 
 
-async def test_a_write_without_changes_does_not_count(subject: Dependents) -> None:
+async def test_a_write_without_changes_does_not_count(subject: WatchedDependents) -> None:
     """A request that is answered with the known resourceVersion changed nothing."""
     with subject.hold_events(OWNER):
         subject.on_dependent(OWNER, CHILD, metadata("5"), WATCH)
@@ -66,7 +67,7 @@ async def test_a_write_without_changes_does_not_count(subject: Dependents) -> No
     assert not subject.writes.is_echo(OWNER, CHANGED)
 
 
-async def test_a_creation_is_a_write(subject: Dependents) -> None:
+async def test_a_creation_is_a_write(subject: WatchedDependents) -> None:
     """The first answer that shows an object is that of its creation."""
     with subject.hold_events(OWNER):
         subject.on_dependent(OWNER, CHILD, metadata("5"), WATCH)
@@ -74,7 +75,9 @@ async def test_a_creation_is_a_write(subject: Dependents) -> None:
     assert subject.writes.is_echo(OWNER, CHANGED)
 
 
-async def test_writes_of_foreign_objects_are_detected_by_version(subject: Dependents) -> None:
+async def test_writes_of_foreign_objects_are_detected_by_version(
+    subject: WatchedDependents,
+) -> None:
     """A write to a foreign object counts if its version differs from that of the previous write."""
     named = Cause(Trigger.REFERENCE, "changed", CHILD)
     echoes = []
@@ -85,7 +88,9 @@ async def test_writes_of_foreign_objects_are_detected_by_version(subject: Depend
     assert echoes == [True, False, True]
 
 
-async def test_edits_of_the_resource_by_its_own_run_are_recognised(subject: Dependents) -> None:
+async def test_edits_of_the_resource_by_its_own_run_are_recognised(
+    subject: WatchedDependents,
+) -> None:
     """By the generation and the annotations that they led to; those of others are not."""
     own = metadata("9", generation=3, annotations={"a": "1"})
     subject.on_own_write(OWNER, own)
@@ -94,11 +99,11 @@ async def test_edits_of_the_resource_by_its_own_run_are_recognised(subject: Depe
     assert not subject.writes.is_echo(OWNER, Cause(spec, state_key="4"))
     assert subject.writes.is_echo(OWNER, Cause(annotation, state_key=annotations_state_key(own)))
     assert not subject.writes.is_echo(OWNER, Cause(annotation, state_key=annotations_state_key({})))
-    subject.forget(OWNER)
+    subject.states.pop(OWNER)
     assert not subject.writes.is_echo(OWNER, Cause(spec, state_key="3"))
 
 
-async def test_changed_fields_are_kept_until_they_are_taken(subject: Dependents) -> None:
+async def test_changed_fields_are_kept_until_they_are_taken(subject: WatchedDependents) -> None:
     """Those of one run, the first ones of many, and none of a run before."""
     changes = [FieldChange(CHILD, f"data.{number}", b"1", b"2", 0) for number in range(40)]
     with subject.hold_events(OWNER):
@@ -112,7 +117,7 @@ async def test_changed_fields_are_kept_until_they_are_taken(subject: Dependents)
 
 def test_the_last_write_is_kept_after_runs_without_writes() -> None:
     """Until the next write; an edit of the resource is a write too."""
-    writes, other = OwnWrites(), replace(CHILD, name="other")
+    writes, other = OwnWrites(ResourceStates()), replace(CHILD, name="other")
     writes.begin(OWNER)
     assert not writes.has_written(OWNER)
     writes.record(OWNER, CHILD)
@@ -131,7 +136,8 @@ def test_the_last_write_is_kept_after_runs_without_writes() -> None:
 
 def test_the_last_write_to_the_own_resource_has_its_version() -> None:
     """Including the status; the version is kept after the run."""
-    writes = OwnWrites()
+    states = ResourceStates()
+    writes = OwnWrites(states)
     assert writes.own_version(OWNER) == ""
     writes.begin(OWNER)
     writes.record_foreign(OWNER, CHILD, "6")
@@ -139,5 +145,5 @@ def test_the_last_write_to_the_own_resource_has_its_version() -> None:
     writes.record_foreign(OWNER, OWNER, "7")
     writes.begin(OWNER)
     assert writes.own_version(OWNER) == "7"
-    writes.forget(OWNER)
+    states.pop(OWNER)
     assert writes.own_version(OWNER) == ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.primary_events import ResourceState, reconcile_cause
+from operator_runner.controller.predicates.primary_events import SeenResource, reconcile_cause
 from operator_runner.controller.sources.own_writes import LastSeen
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.model import (
@@ -47,13 +47,13 @@ def seen(
     deselected: bool = False,
     desired: Json | None = None,
     **metadata: Any,
-) -> ResourceState:
+) -> SeenResource:
     body = {"metadata": {"uid": "u1", "generation": 1, "resourceVersion": "5"} | metadata}
     body |= desired or {}
-    return ResourceState.of(body, selected=selected, deselected=deselected, ignored=MARK)
+    return SeenResource.of(body, selected=selected, deselected=deselected, ignored=MARK)
 
 
-def bare(**changed: Any) -> ResourceState:
+def bare(**changed: Any) -> SeenResource:
     """Return a later state of a resource of a kind without generation."""
     return seen(generation=None, resourceVersion="6", **changed)
 
@@ -90,7 +90,7 @@ DESELECTED = replace(seen(selected=False, deselected=True), desired=None)
     ],
 )
 def test_generation_creation_deletion_and_selection_start_a_reconcile(
-    old: ResourceState | None, new: ResourceState, trigger: Trigger | None
+    old: SeenResource | None, new: SeenResource, trigger: Trigger | None
 ) -> None:
     """Generation, creation, deletion and selection count; status and labels do not."""
     cause = reconcile_cause(old, new, WATCH, listed=False)
@@ -121,7 +121,7 @@ def test_generation_creation_deletion_and_selection_start_a_reconcile(
 )
 @pytest.mark.parametrize("watch", [WATCH, ANNOTATED])
 def test_requests_of_users_count_for_every_watch(
-    old: ResourceState, new: ResourceState, cause: str | None, watch: Watch
+    old: SeenResource, new: SeenResource, cause: str | None, watch: Watch
 ) -> None:
     """The operator's answer to a request does not, nor do requests for other resources."""
     found = reconcile_cause(old, new, watch, listed=False)
@@ -160,9 +160,9 @@ def test_another_annotation_beside_a_corrected_one_is_a_change_of_its_own() -> N
 
 def test_an_edit_beside_an_answer_is_not_lost() -> None:
     """One event may have both; without a digest the generation counts."""
-    old = ResourceState.of({"metadata": {"uid": "u1", "generation": 1}}, selected=True)
+    old = SeenResource.of({"metadata": {"uid": "u1", "generation": 1}}, selected=True)
     metadata = {"uid": "u1", "generation": 2, "annotations": {HANDLED_ANNOTATION: "{}"}}
-    new = ResourceState.of({"metadata": metadata, "spec": {"a": 1}}, selected=True)
+    new = SeenResource.of({"metadata": metadata, "spec": {"a": 1}}, selected=True)
     assert str(reconcile_cause(old, new, WATCH, listed=False)) == "spec: spec"
 
 
@@ -204,7 +204,7 @@ def test_annotations_count_if_the_watch_enables_it() -> None:
     ],
 )
 def test_the_end_of_the_choice_is_a_cause_where_something_has_to_run(
-    old: ResourceState | None, new: ResourceState, listed: bool, cause: str | None
+    old: SeenResource | None, new: SeenResource, listed: bool, cause: str | None
 ) -> None:
     """At the event and at the start; the annotation that the runner writes does not count."""
     found = reconcile_cause(old, new, DESELECTING, listed=listed)

@@ -17,6 +17,7 @@ from operator_runner.controller.predicates.wake_on_fields import (
     WakeOnFields,
 )
 from operator_runner.controller.sources import debouncing
+from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.references import References, referenced
 from operator_runner.controller.sources.shared_watches import (
     SharedWatches,
@@ -35,6 +36,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.kube.watch import EventType, MetadataEvent
+from tests.fakes.states import KnownStates
 from tests.support.background import in_background
 from tests.unit.controller.test_dependents import Stream
 
@@ -68,6 +70,10 @@ def metadata(name: str, version: int, namespace: str = "default", **more: Any) -
     }
 
 
+def ignore(ref: ObjectRef, cause: Cause) -> None:
+    """Enqueue nothing."""
+
+
 def watches_of(
     subscriptions: Iterable[Subscription], streams: Mapping[GVK, Stream]
 ) -> SharedWatches:
@@ -91,7 +97,7 @@ async def references(
     streams, woken = {each.gvk: Stream() for each in watch.references}, Woken()
 
     failed: list[FailedExpression] = []
-    subject = References([watch], woken, failed.append)
+    subject = References([watch], woken, failed.append, Debouncer(KnownStates(), woken))
     running = asyncio.create_task(watches_of(subject.subscriptions(), streams).run())
     try:
         yield subject, streams, woken
@@ -201,7 +207,7 @@ async def test_a_changed_selector_selects_others() -> None:
 def test_an_invalid_selector_selects_nothing() -> None:
     """The expression and its error are reported once."""
     failed: list[FailedExpression] = []
-    subject = References([SELECTING], lambda *_: None, failed.append)
+    subject = References([SELECTING], ignore, failed.append, Debouncer(KnownStates(), ignore))
     for _ in range(2):
         subject.on_change(ref("a"), foo("a", selector="app=a"))
     (one,) = failed
@@ -214,7 +220,13 @@ def test_an_expression_that_fails_again_is_reported_again() -> None:
     """It could be evaluated in between; that is reported too, and so is the deletion."""
     failed: list[FailedExpression] = []
     recovered: list[ExpressionPlace] = []
-    subject = References([SELECTING], lambda *_: None, failed.append, recovered=recovered.append)
+    subject = References(
+        [SELECTING],
+        ignore,
+        failed.append,
+        Debouncer(KnownStates(), ignore),
+        recovered=recovered.append,
+    )
     selectors: tuple[Any, ...] = ("app=a", {}, "app=a")
     for selector in selectors:
         subject.on_change(ref("a"), foo("a", selector=selector))
@@ -350,10 +362,15 @@ async def test_chosen_fields_of_the_status_start_a_run(monkeypatch: pytest.Monke
     causes: list[str] = []
     stream = Stream()
     failed: list[FailedExpression] = []
+
+    def enqueue(_: ObjectRef, cause: Cause) -> None:
+        causes.append(str(cause))
+
     subject = References(
         [watch],
-        lambda _, cause: causes.append(str(cause)),
+        enqueue,
         failed.append,
+        Debouncer(KnownStates(), enqueue),
         WakeOnFields([watch], failed.append),
     )
     (zones,) = [each for each in subject.subscriptions() if each.gvk == ZONE]

@@ -13,6 +13,7 @@ from operator_runner.controller.predicates.wake_on_fields import (
     FailedExpression,
     WakeOnFields,
 )
+from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.core.model import (
     GVK,
@@ -26,6 +27,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.kube.watch import EventType, MetadataEvent
+from tests.fakes.states import KnownStates
 from tests.support.background import in_background
 from tests.unit.controller.test_dependents import Stream
 from tests.unit.controller.test_references import watches_of
@@ -95,6 +97,7 @@ async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> A
         [watch],
         lambda each: each not in found.ignored,
         Sinks(enqueue, failed.append, recovered=recovered.append),
+        Debouncer(KnownStates(), enqueue),
         WakeOnFields([watch], failed.append),
     )
     found = World(subject, {each.gvk: Stream() for each in triggers}, failed, recovered)

@@ -16,10 +16,10 @@ from operator_runner.controller.predicates.wake_on_fields import (
     difference_of,
 )
 from operator_runner.controller.sources import debouncing
-from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Json, WakeOn
 from operator_runner.kube.object_readiness import Health
 from operator_runner.kube.watch import EventType, MetadataEvent
+from tests.fakes.states import WatchedDependents
 from tests.unit.controller.test_dependents import (
     CHILD,
     DEPLOYMENT,
@@ -46,7 +46,7 @@ def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 class World:
     """Dependents of an owner, whose object the test changes."""
 
-    def __init__(self, subject: Dependents, stream: Stream, woken: Woken) -> None:
+    def __init__(self, subject: WatchedDependents, stream: Stream, woken: Woken) -> None:
         self.subject, self.stream, self.woken = subject, stream, woken
         self._extraction = subject.extraction(DEPLOYMENT, has_status=True)
 
@@ -83,7 +83,7 @@ async def world() -> AsyncIterator[World]:
     stream, woken = Stream(), Woken()
     failed: list[FailedExpression] = []
     fields = WakeOnFields([CHOOSING], failed.append)
-    subject = Dependents(stream, woken, (), [CHOOSING], fields=fields)
+    subject = WatchedDependents(stream, woken, (), [CHOOSING], fields=fields)
     try:
         yield World(subject, stream, woken)
         assert failed == []
@@ -172,7 +172,7 @@ async def test_a_recreated_object_is_new() -> None:
             case.response(12)
         await case.event(13, readyReplicas=1)
         assert case.woken[1:] == [f"{CAUSE} status.readyReplicas none to 1"]
-        case.subject.forget(OWNER)
+        case.subject.states.pop(OWNER)
         await case.event(14, readyReplicas=2)
         assert len(case.woken) == 2
 

@@ -63,7 +63,7 @@ from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
 from tests.fakes.metrics import RecordedMetrics
-from tests.fakes.slots import NoSlots
+from tests.fakes.queue import NoQueue
 from tests.unit.fuzz.strategies import JSON, METADATA, RESOURCES, STATUSES, Json
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -247,12 +247,11 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             FakeDependents(),
             RecordedMetrics(watch.gvk),
             RunStore(),
-            NoSlots(),
+            NoQueue(),
             FakeVariableNames(),
             OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
             latest_version=lambda _: "",
             run_guard=lambda *_: nullcontext(),
-            on_replaced=lambda _: None,
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(hours=10))
         return await reconciler.reconcile(ObjectRef.of(body), [Cause(Trigger.SPEC)])

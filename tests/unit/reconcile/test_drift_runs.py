@@ -17,6 +17,7 @@ from operator_runner.reconcile.annotations import (
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
 )
+from operator_runner.reconcile.drift import drift_entries
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.pruning import PruneFunction, PruneResult
 from tests.fakes.cluster import FakeCluster
@@ -49,7 +50,7 @@ class Warned:
     @property
     def is_counted(self) -> bool:
         """Whether the metric counts the resource."""
-        return self.case.metrics.drifted[-1]
+        return self.case.states.of(REF).is_drifted
 
     def set_policy(self, policy: str) -> None:
         """Set the annotation of the resource."""
@@ -179,7 +180,7 @@ async def test_drift_is_no_longer_reported_once_it_is_ignored(warned: Warned) ->
     assert (found["status"], found["observedGeneration"]) == ("False", 1)
     assert found["message"].endswith("drift is ignored")
     assert not warned.is_counted
-    assert not warned.case.reconciler.drifts()
+    assert not drift_entries(warned.case.states)
     version = warned.case.cluster.objects[REF]["metadata"]["resourceVersion"]
     await warned.reconcile(START)
     assert warned.case.cluster.objects[REF]["metadata"]["resourceVersion"] == version
@@ -208,7 +209,7 @@ async def test_drift_is_no_longer_reported_once_a_run_writes(warned: Warned, pol
         await warned.reconcile(POLICY)
     assert "Drifted" not in await warned.case.conditions()
     assert not warned.is_counted
-    assert not warned.case.reconciler.drifts()
+    assert not drift_entries(warned.case.states)
 
 
 async def test_a_dry_run_that_fails_does_not_change_what_the_metric_counts(
@@ -220,7 +221,7 @@ async def test_a_dry_run_that_fails_does_not_change_what_the_metric_counts(
     await warned.reconcile(DEPENDENT)
     assert (await warned.case.conditions())["Drifted"]["status"] == "Unknown"
     assert warned.is_counted
-    [entry] = warned.case.reconciler.drifts()
+    [entry] = drift_entries(warned.case.states)
     assert (entry.is_known, entry.message) == (False, "The dry run failed: no")
     warned.failure = ""
     await warned.reconcile(DEPENDENT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.resource_states import ResourceState
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -20,9 +21,11 @@ class Changes(list[tuple[str, str]]):
         self.append((resource.name, f"{key} {what}"))
 
 
-def message(subject: ExpressionConditions, resource: ObjectRef) -> str | None:
+def message(
+    subject: ExpressionConditions, resource: ObjectRef, state: ResourceState | None = None
+) -> str | None:
     """Return the message of the condition, None if the resource has none."""
-    found = subject.put_condition([OTHER], resource, 1, NOW)
+    found = subject.put_condition([OTHER], state or ResourceState(resource), 1, NOW)
     assert found[0] == OTHER
     return None if found == [OTHER] else str(found[1]["message"])
 
@@ -32,7 +35,7 @@ def test_a_failure_is_shown_until_the_expression_can_be_evaluated() -> None:
     changes = Changes()
     subject = ExpressionConditions(changed=changes)
     subject.failed(FOO, "triggers[0].name", TEAM, "no text", frozenset({A}))
-    shown = subject.put_condition([OTHER], A, 1, NOW)
+    shown = subject.put_condition([OTHER], ResourceState(A), 1, NOW)
     assert shown == [
         OTHER,
         {
@@ -44,10 +47,10 @@ def test_a_failure_is_shown_until_the_expression_can_be_evaluated() -> None:
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         },
     ]
-    assert subject.put_condition(shown, A, 1, NOW + timedelta(hours=1)) == shown
+    assert subject.put_condition(shown, ResourceState(A), 1, NOW + timedelta(hours=1)) == shown
     assert message(subject, B) is None
     subject.recovered(FOO, "triggers[0].name", TEAM)
-    assert subject.put_condition(shown, A, 1, NOW) == [OTHER]
+    assert subject.put_condition(shown, ResourceState(A), 1, NOW) == [OTHER]
     assert changes == [
         ("a", "triggers[0].name fails for Namespace team-a"),
         ("a", "triggers[0].name no longer fails for Namespace team-a"),
@@ -82,19 +85,20 @@ def test_owners_and_referrers_of_the_object_are_concerned() -> None:
 
 def test_expressions_of_the_status_are_shown_and_counted() -> None:
     """Each once until its error changes; no run is started, because one ends."""
-    changes, counted = Changes(), list[str]()
+    changes, counted, state = Changes(), list[str](), ResourceState(A)
     subject = ExpressionConditions(changed=changes, count=lambda _, key: counted.append(key))
     for _ in range(2):
-        subject.evaluated(A, {"status.fields.size": "no list", "status.fields.max": "no number"})
-    assert message(subject, A) == "no list; no number"
+        subject.evaluated(
+            state, {"status.fields.size": "no list", "status.fields.max": "no number"}
+        )
+    assert message(subject, A, state) == "no list; no number"
     assert counted == ["status.fields.size", "status.fields.max"]
-    subject.evaluated(A, {"status.fields.size": "no list"})
-    assert message(subject, A) == "no list"
-    subject.evaluated(A, {})
-    assert message(subject, A) is None
-    subject.evaluated(A, {"status.fields.size": "no list"})
+    subject.evaluated(state, {"status.fields.size": "no list"})
+    assert message(subject, A, state) == "no list"
+    subject.evaluated(state, {})
+    assert message(subject, A, state) is None
+    subject.evaluated(state, {"status.fields.size": "no list"})
     assert counted[2:] == ["status.fields.size"]
-    subject.forget(A)
     assert message(subject, A) is None
 
 
@@ -112,4 +116,4 @@ def test_thousands_of_failures_are_a_short_message() -> None:
 def test_a_condition_of_another_writer_stays() -> None:
     """A role may have a condition of this type."""
     own = {"type": "ExpressionFailure", "status": "True", "reason": "MyReason"}
-    assert ExpressionConditions().put_condition([own], A, 1, NOW) == [own]
+    assert ExpressionConditions().put_condition([own], ResourceState(A), 1, NOW) == [own]

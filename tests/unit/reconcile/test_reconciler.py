@@ -46,7 +46,7 @@ from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents, FakeObjects
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
 from tests.fakes.metrics import RecordedMetrics
-from tests.fakes.slots import NoSlots
+from tests.fakes.queue import NoQueue
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -89,7 +89,7 @@ class Case:
         self.latest_version = ""
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.guarded: Json | None = None
-        self.replaced: list[ObjectRef] = []
+        self.queue = NoQueue()
         self.dependents = FakeDependents(objects=FakeObjects(dependents))
         self.writes = self.dependents.writes
         self.metrics = RecordedMetrics(watch.gvk)
@@ -100,14 +100,14 @@ class Case:
             self.dependents,
             self.metrics,
             RunStore(),
-            NoSlots(),
+            self.queue,
             self.variables,
             OtherWriters(lambda: self.now, timedelta(seconds=30)),
             latest_version=lambda _: self.latest_version,
             run_guard=self.guard,
-            on_replaced=self.replaced.append,
         )
         self._dependencies = dependencies
+        self.states = dependencies.states
         self._watch = replace(watch, when="metadata.labels.ignored != 'true'")
         self._ansible = ansible
         self.depend()
@@ -632,9 +632,9 @@ async def test_what_is_remembered_of_a_name_is_dropped_with_its_uid() -> None:
         condition["type"] for condition in cluster.objects[REF]["status"]["conditions"]
     )
     assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
-    assert (case.replaced, case.executor.forgotten, seen) == ([REF], [REF], ["Running"])
+    assert (case.queue.forgotten, case.executor.forgotten, seen) == ([REF], [REF], ["Running"])
     assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
-    assert case.replaced == [REF]
+    assert case.queue.forgotten == [REF]
 
 
 async def test_a_clean_up_releases_the_resource_that_it_cleaned_up() -> None:
@@ -696,9 +696,11 @@ async def test_a_role_that_is_not_idempotent_is_reported_once() -> None:
     """Event and log name task, object and field; the state is passed on after each run."""
     case = Case(PLAIN, FakeCluster(resource()))
     changing(case)
+    found = []
     with structlog.testing.capture_logs([structlog.contextvars.merge_contextvars]) as logs:
         for causes in (SPEC, START, START, START):
             await case.reconciler.reconcile(REF, causes)
+            found.append(case.states.of(REF).is_idempotent)
     (note,) = reported(case)
     assert "task 'Password' changes data.password of Secret default/db" in note
     (line,) = [line for line in logs if line["event"] == "Role is not idempotent"]
@@ -710,10 +712,10 @@ async def test_a_role_that_is_not_idempotent_is_reported_once() -> None:
         "object": "Secret default/db",
         "fields": "data.password",
     }
-    assert case.metrics.idempotent == [True, True, False, False]
+    assert found == [True, True, False, False]
     case.executor.during = lambda: None
     await case.reconciler.reconcile(REF, START)
-    assert case.metrics.idempotent[-1]
+    assert case.states.of(REF).is_idempotent
 
 
 async def test_failed_runs_and_clean_ups_do_not_count_for_idempotence() -> None:
@@ -726,7 +728,8 @@ async def test_failed_runs_and_clean_ups_do_not_count_for_idempotence() -> None:
     leaving = Case(HELD, FakeCluster(body))
     changing(leaving)
     await leaving.reconciler.reconcile(REF, START)
-    assert case.metrics.idempotent == leaving.metrics.idempotent == []
+    assert case.states.of(REF).is_idempotent
+    assert leaving.states.of(REF).is_idempotent
     assert not reported(case)
 
 

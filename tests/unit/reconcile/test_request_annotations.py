@@ -164,7 +164,7 @@ async def test_a_suspended_resource_costs_one_write() -> None:
     await case.reconciler.reconcile(REF, SPEC)
     assert shown == [False]
     assert "Suspended" not in await case.conditions()
-    assert case.metrics.suspended == [False, True, True, False]
+    assert not case.states.of(REF).is_suspended
 
 
 async def test_a_condition_of_the_role_named_suspended_is_kept() -> None:

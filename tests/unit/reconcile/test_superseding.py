@@ -41,7 +41,7 @@ from operator_runner.telemetry.runs.records import RunStore
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.dependents import FakeDependents
 from tests.fakes.executor import FakeAccess, FakeVariableNames, success
-from tests.fakes.slots import NoSlots
+from tests.fakes.queue import NoQueue
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -152,21 +152,21 @@ class Case:
             FakeDependents(),
             self.metrics,
             RunStore(),
-            NoSlots(),
+            NoQueue(),
             FakeVariableNames(),
             OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
             latest_version=lambda _: "",
             run_guard=lambda *_: nullcontext(),
-            on_replaced=lambda _: None,
             fences=fences or Fences(),
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), BackoffSettings())
         self.gone: list[ObjectRef] = []
-        writes = OwnWrites()
-        throttle = LoopThrottle(writes.is_recent_echo, writes.has_written)
+        states = dependencies.states
+        writes = OwnWrites(states)
+        throttle = LoopThrottle(writes.is_recent_echo, writes.has_written, states)
         self.dispatcher = Dispatcher(
-            self.queue, {FOO: reconciler}, self.metrics, throttle, self.gone.append
+            self.queue, {FOO: reconciler}, self.metrics, throttle, self.gone.append, states=states
         )
 
     @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.telemetry.metrics import Metrics, Outcome, RunTimes
 
 FOO = GVK("cache.example.com", "v1alpha1", "Foo")
@@ -255,8 +256,9 @@ def test_two_operators_in_one_process_do_not_mix() -> None:
 def test_failing_resources_are_counted_with_the_age_of_the_oldest_failure() -> None:
     """A failing resource counts once, until it succeeds or goes."""
     clock = Clock()
-    metrics = watching(clock)
-    one, two = (ObjectRef(FOO, "ns", name) for name in ("one", "two"))
+    metrics, states = watching(clock), ResourceStates()
+    metrics.measure_resources(states)
+    one, two = (states.of(ObjectRef(FOO, "ns", name)) for name in ("one", "two"))
 
     def failures() -> tuple[float | None, float | None]:
         return (
@@ -273,7 +275,7 @@ def test_failing_resources_are_counted_with_the_age_of_the_oldest_failure() -> N
     assert failures() == (2, 20)
     metrics.record_result(one, failed=False)
     assert failures() == (1, 10)
-    metrics.record_result(two, failed=False)
+    states.pop(two.ref)
     assert failures() == (0, 0)
 
 
@@ -300,12 +302,12 @@ def test_what_runs_share_is_measured() -> None:
 
 def test_resources_whose_role_is_not_idempotent_are_counted() -> None:
     """Each once, until its role is idempotent again or it is deleted."""
-    metrics = watching()
+    metrics, states = watching(), ResourceStates()
+    metrics.measure_resources(states)
     name = "operator_runner_not_idempotent_resources"
     assert value(metrics, name, FOO_LABELS) == 0
-    first, second = (ObjectRef(FOO, "default", each) for each in "ab")
-    for ref in (first, first, second):
-        metrics.record_idempotence(ref, False)
+    first, second = (states.of(ObjectRef(FOO, "default", each)) for each in "ab")
+    first.is_idempotent = second.is_idempotent = False
     assert value(metrics, name, FOO_LABELS) == 2
-    metrics.record_idempotence(first, True)
+    first.is_idempotent = True
     assert value(metrics, name, FOO_LABELS) == 1
