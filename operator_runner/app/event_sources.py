@@ -11,11 +11,12 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+from operator_runner.app.leadership import Leadership
+from operator_runner.controller.predicates.primary_events import SeenResources
 from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.dependents import Dependents
@@ -27,10 +28,10 @@ from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
+from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.model import (
     GVK,
     Cause,
-    EventSpec,
     Json,
     ObjectRef,
     Trigger,
@@ -40,6 +41,7 @@ from operator_runner.core.model import (
 from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
+from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.session import Connection
 from operator_runner.kube.watch import Extraction, MetadataEvent, watch_metadata
@@ -104,20 +106,6 @@ _TRIGGERS = {
 """Cause of the run that writes the condition of an expression, by the key of the watch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handlers:
-    """Callbacks of the sources."""
-
-    enqueue: Callable[[ObjectRef, Cause], None]
-    """Add a resource to the queue."""
-    enqueue_after: Callable[[ObjectRef, Cause, float], None]
-    """Add a resource to the queue after this many seconds."""
-    emit: Callable[[Json, EventSpec], Awaitable[None]]
-    """Emit an Event about an object, if this replica owns it."""
-    owns: Callable[[str], bool]
-    """Return whether this replica emits the Events and counts the metrics of the object."""
-
-
 class EventSources:
     """Sources for the resources of all watches; each starts to watch when its task runs."""
 
@@ -128,34 +116,37 @@ class EventSources:
         api: Api,
         discovery: Discovery,
         *,
+        cluster: KubeCluster,
+        queue: WorkQueue,
+        leadership: Leadership,
         metrics: Metrics,
         readiness: WatchReadiness,
+        seen: SeenResources,
         states: ResourceStates,
-        handlers: Handlers,
     ) -> None:
-        """Build the sources; nothing is watched yet."""
+        """Build the sources of `queue`; nothing is watched yet."""
         self._watches, self._namespaces = watches, settings.namespaces
-        self._metrics, self._enqueue, self._owns = metrics, handlers.enqueue, handlers.owns
+        self._metrics, self._queue, self._leadership = metrics, queue, leadership
+        self._seen = seen
         self._with_conditions = {watch.gvk for watch in watches if watch.manage_status}
         self._streams = ObjectStreams(api, discovery, settings.namespaces)
         self.kinds = KindDiscovery(discovery, watches, settings.namespaces, readiness)
         self.expressions = ExpressionConditions(
             self._concerned, self._expression_changed, metrics.expression_failed
         )
-        failures = FailedExpressions(
-            handlers.emit,
-            self._uid,
+        failures = self.failed_expressions = FailedExpressions(
+            cluster.emit,
+            seen.uid,
             self.expressions,
             count=metrics.expression_failed,
-            owns=handlers.owns,
+            owns=leadership.owns,
         )
-        self.failed_expressions = failures
         fields = WakeOnFields(watches, failures.report, failures.recovered)
         wait = settings.readiness_wait.total_seconds()
-        debouncer = Debouncer(states, handlers.enqueue, wait)
+        debouncer = Debouncer(states, queue.add, wait)
         self.dependents = Dependents(
             self._stream_dependents,
-            handlers.enqueue,
+            queue.add,
             settings.namespaces,
             watches,
             states=states,
@@ -165,26 +156,22 @@ class EventSources:
         )
         self._references = References(
             watches,
-            handlers.enqueue,
+            queue.add,
             failures.report,
             debouncer,
             fields,
             recovered=failures.recovered,
         )
-        self.schedules = Schedules(watches, handlers.enqueue)
-        self.primary = PrimaryWatcher(
-            watches,
-            handlers.enqueue,
-            self._on_first_seen,
-        )
+        self.schedules = Schedules(watches, queue.add)
+        self.primary = PrimaryWatcher(watches, queue.add, self._on_first_seen, seen)
         self._triggers = Triggers(
             watches,
-            self.primary.is_reconciled,
-            Sinks(handlers.enqueue, failures.report, self._trigger_handled, failures.recovered),
+            seen.is_reconciled,
+            Sinks(queue.add, failures.report, self._trigger_handled, failures.recovered),
             debouncer,
             fields,
         )
-        self.primary.add_listener(AnnotatedPeriods(handlers.enqueue_after).on_change)
+        self.primary.add_listener(AnnotatedPeriods(queue.add_after).on_change)
         if any(watch.references for watch in watches):
             self.primary.add_listener(self._references.on_change)
         if any(watch.schedule for watch in watches):
@@ -222,14 +209,11 @@ class EventSources:
         yield "failed expressions", self.failed_expressions.run()
         yield "schedules", self.schedules.run()
 
-    def _uid(self, ref: ObjectRef) -> str:
-        return self.primary.uid(ref)
-
     def _stream_dependents(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         return self._streams.dependents(gvk, namespace, self.dependents.extraction)
 
     def _on_first_seen(self, ref: ObjectRef, body: Json) -> None:
-        if self._owns(uid_of(body)):
+        if self._leadership.owns(uid_of(body)):
             created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])
             self._metrics.resource_seen(ref, created.timestamp())
         else:
@@ -238,7 +222,7 @@ class EventSources:
 
     def _trigger_handled(self, gvk: GVK, object_gvk: GVK, uid: str, resources: int) -> None:
         """Count an event of a trigger object; the owner of its slot does."""
-        if self._owns(uid):
+        if self._leadership.owns(uid):
             self._metrics.trigger_handled(gvk, object_gvk, resources)
 
     def _concerned(self, ref: ObjectRef) -> Collection[ObjectRef]:
@@ -247,5 +231,5 @@ class EventSources:
 
     def _expression_changed(self, resource: ObjectRef, key: str, what: str) -> None:
         """Enqueue the resource if its watch has conditions: its next run writes them."""
-        if resource.gvk in self._with_conditions and self.primary.is_reconciled(resource):
-            self._enqueue(resource, Cause(_TRIGGERS[key.partition("[")[0]], f"{key} {what}"))
+        if resource.gvk in self._with_conditions and self._seen.is_reconciled(resource):
+            self._queue.add(resource, Cause(_TRIGGERS[key.partition("[")[0]], f"{key} {what}"))

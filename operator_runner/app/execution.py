@@ -14,7 +14,8 @@ from operator_runner.app.ansible_setup import rundirs_of
 from operator_runner.app.job_serving import JobServing, JobSlots, job_launcher_of
 from operator_runner.app.leadership import Leadership
 from operator_runner.controller.sources.dependents import Dependents
-from operator_runner.core.model import Cause, FieldChange, Json, ObjectRef, Watch
+from operator_runner.controller.workqueue import WorkQueue
+from operator_runner.core.model import Cause, FieldChange, Json, ObjectRef, Trigger, Watch
 from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
@@ -84,16 +85,10 @@ class Execution:
         dependents: Dependents,
         runs: RunStore,
         states: ResourceStates,
-        enqueue: Callable[[ObjectRef, Cause], None],
-        on_listed: Callable[[Sequence[ObjectRef], frozenset[int]], None],
+        queue: WorkQueue,
     ) -> None:
-        """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir.
-
-        `on_listed` is called, with shards, once the running Jobs of gained slots are expected.
-        """
-        self._settings, self._leadership, self._runs = settings, leadership, runs
-        self._api, self._namespace = api, connection.namespace
-        self._on_listed = on_listed
+        """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir."""
+        self._namespaces, self._queue = settings.namespaces, queue
         self.rundirs = rundirs_of(settings, watches)
         self.proxy = Proxy(
             connection,
@@ -116,13 +111,13 @@ class Execution:
             job_launcher, server = job_launcher_of(
                 settings,
                 api,
-                self._namespace,
+                connection.namespace,
                 proxy=self.proxy,
                 fences=leadership.fences,
                 may_start=leadership.owns,
                 term_of=leadership.term_of_uid,
                 slots=slots,
-                enqueue=enqueue,
+                enqueue=queue.add,
             )
             self.jobs = JobServing(server, job_launcher, watches, slots)
         self.executor = AnsibleExecutor(
@@ -142,16 +137,28 @@ class Execution:
         stack.push_async_callback(self.proxy.stop)
         stack.push_async_callback(self.leave_jobs)
 
-    def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Yield the tasks that run as long as the operator, with their names."""
+    def tasks(
+        self, on_listed: Callable[[Sequence[ObjectRef], frozenset[int]], None] | None
+    ) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield the tasks that run as long as the operator, with their names.
+
+        `on_listed` is called once the running Jobs of gained slots are expected; None without
+        shards.
+        """
         if self.jobs is not None:
             yield "Jobs", self.jobs.run()
-            if self.jobs.slots is not None:
-                yield "Jobs of gained slots", self.jobs.follow(self.jobs.slots, self._on_listed)
+            if self.jobs.slots is not None and on_listed is not None:
+                yield "Jobs of gained slots", self.jobs.follow(self.jobs.slots, on_listed)
 
-    async def adoptable(self) -> Sequence[ObjectRef]:
-        """Return resources with running Jobs, whose plays wait for the operator."""
-        return () if self.jobs is None else await self.jobs.adoptable()
+    async def adopt(self) -> None:
+        """Reconcile resources with running Jobs before all others: their plays wait for it."""
+        self.enqueue_adoptable(() if self.jobs is None else await self.jobs.adoptable())
+
+    def enqueue_adoptable(self, refs: Sequence[ObjectRef]) -> None:
+        """Enqueue resources with running Jobs."""
+        for ref in refs:
+            if not self._namespaces or not ref.namespace or ref.namespace in self._namespaces:
+                self._queue.add(ref, Cause(Trigger.START, "running Job"))
 
     def gained(self, slots: frozenset[int]) -> bool:
         """Return whether the running Jobs of slots are listed first; see `on_listed`."""

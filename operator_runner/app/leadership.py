@@ -12,7 +12,8 @@ from typing import Any
 import structlog
 
 from operator_runner.app.signals import Interrupted, unless_stopped
-from operator_runner.controller.sharding import Sharding, SlotEvents
+from operator_runner.controller.predicates.primary_events import SeenResources
+from operator_runner.controller.sharding import Sharding
 from operator_runner.core.fencing import Fences, LeaseTerm
 from operator_runner.core.model import GVK, ObjectRef, Watch
 from operator_runner.core.settings import Settings
@@ -27,13 +28,11 @@ from operator_runner.telemetry.metrics import Metrics
 class ShardGate:
     """Decides by the uid of a resource what this replica may do, among others with other shards."""
 
-    def __init__(
-        self, sharding: Sharding, kinds: Container[GVK], uid: Callable[[ObjectRef], str]
-    ) -> None:
-        """`kinds` are those of primary resources; `uid` returns that of a known one, else ""."""
+    def __init__(self, sharding: Sharding, kinds: Container[GVK], seen: SeenResources) -> None:
+        """`kinds` are those of primary resources, which `seen` has."""
         self._sharding = sharding
         self._kinds = kinds
-        self._uid = uid
+        self._uid = seen.uid
 
     def term_of(self, ref: ObjectRef) -> LeaseTerm | None:
         """Return the term that covers a resource, or the trigger object of an Event."""
@@ -62,20 +61,12 @@ RENEWALS = LOSSES | {"shards"}
 """Names of the tasks that renew Leases, also during the graceful shutdown."""
 
 
-def elector_of(settings: Settings, api: Api, namespace: str) -> LeaderElector | None:
-    """Return the elector in this namespace, None without leader election."""
-    election = settings.leader_election
-    return LeaderElector(api, election, namespace) if election.enabled else None
-
-
 def sharding_of(
     settings: Settings,
     api: Api,
     discovery: Discovery,
     elector: LeaderElector | None,
-    *,
     namespace: str,
-    events: SlotEvents,
 ) -> Sharding | None:
     """Return what shares the resources among replicas, None without shards."""
     if settings.shards is None or elector is None:
@@ -86,7 +77,6 @@ def sharding_of(
         ShardLeases(api, discovery, settings.leader_election, namespace),
         limit=settings.shards.limit,
         grace=settings.graceful_shutdown.total_seconds(),
-        events=events,
     )
 
 
@@ -95,23 +85,27 @@ class Leadership:
 
     def __init__(
         self,
-        elector: LeaderElector | None,
-        sharding: Sharding | None,
+        settings: Settings,
         watches: Sequence[Watch],
-        uid: Callable[[ObjectRef], str],
+        seen: SeenResources,
         *,
+        api: Api,
+        discovery: Discovery,
         metrics: Metrics,
-        lease: str,
+        namespace: str,
     ) -> None:
-        """Request nothing yet. `uid` returns that of a known resource; `lease` is for the log."""
-        self.sharding = sharding
+        """Request nothing yet. `seen` has the uids of resources; `namespace` is the operator's."""
+        election = settings.leader_election
+        namespace = election.namespace or namespace
+        elector = LeaderElector(api, election, namespace) if election.enabled else None
+        self.sharding = sharding_of(settings, api, discovery, elector, namespace)
         self._elector = elector
-        self._metrics, self._lease = metrics, lease
+        self._metrics, self._lease = metrics, election.lease_name
         self.is_leading = elector is None
         self.gate: ShardGate | None = None
         self.fences = Fences() if elector is None else Fences(lambda _: elector.term)
-        if sharding is not None:
-            self.gate = ShardGate(sharding, {watch.gvk for watch in watches}, uid)
+        if self.sharding is not None:
+            self.gate = ShardGate(self.sharding, {watch.gvk for watch in watches}, seen)
             self.fences = Fences(self.gate.term_of)
             metrics.shards.enable()
 
@@ -127,6 +121,14 @@ class Leadership:
     def owns(self, uid: str) -> bool:
         """Return whether this replica emits the Events and counts the metrics of an object."""
         return self.sharding is None or self.sharding.is_active(uid)
+
+    def may_reconcile(self, ref: ObjectRef) -> bool:
+        """Return whether this replica reconciles a resource; see `ShardGate`."""
+        return self.gate is None or self.gate.may_reconcile(ref)
+
+    def claim(self, uid: str) -> bool:
+        """Return whether the current task may reconcile the resource with a uid."""
+        return self.sharding is None or self.sharding.claim(uid)
 
     async def acquire(self, stop: asyncio.Event) -> bool:
         """Wait until this replica may work; return False if it is to end before."""

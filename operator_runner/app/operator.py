@@ -28,22 +28,20 @@ from operator_runner.app.endpoints import (
     open_role_metrics,
     open_traces_of,
 )
-from operator_runner.app.event_sources import EventSources, Handlers
+from operator_runner.app.event_sources import EventSources
 from operator_runner.app.execution import Execution
 from operator_runner.app.leadership import (
     LOSSES,
     RENEWALS,
     Leadership,
-    ShardGate,
-    elector_of,
-    sharding_of,
 )
 from operator_runner.app.run_once import RunOnce
 from operator_runner.app.signals import Interrupted, take_signals, unless_stopped, until_one_ends
+from operator_runner.app.slot_handover import SlotHandover
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.operator_snapshot import OperatorSnapshot
-from operator_runner.controller.sharding import BackoffHandover, SlotEvents
+from operator_runner.controller.predicates.primary_events import SeenResources
 from operator_runner.controller.sources.project_watcher import ProjectWatcher, WatchesFile
 from operator_runner.controller.sources.watch_readiness import WatchReadiness, log_readiness
 from operator_runner.controller.workqueue import WorkQueue
@@ -54,17 +52,12 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import (
     GVK,
-    Cause,
-    EventSpec,
     Json,
     ObjectRef,
-    Trigger,
     Watch,
-    uid_of,
 )
 from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import ServerStart, Settings
-from operator_runner.core.slot_assignment import BackoffState, slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
@@ -196,33 +189,42 @@ class Operator:
         self._connection, self._launcher, self._stop = connection, launcher, stop
         self._metrics, self._health = metrics, health
         self._runs = RunStore()
-        self._states = ResourceStates()
+        self._seen, self._states = SeenResources(), ResourceStates()
         RUN_LOG.open(self._runs.on_log)
         self._watch_readiness = self._observe(connection)
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
         memory = HostResources().free_memory
         metrics.machine.free_memory.set_function(memory)
-        self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
+        self._leadership = leadership = Leadership(
+            settings,
+            watches,
+            self._seen,
+            api=self._api,
+            discovery=self._discovery,
+            metrics=metrics,
+            namespace=connection.namespace,
+        )
+        self._queue = WorkQueue(
+            settings.concurrency, settings.backoff, memory, leadership.may_reconcile
+        )
+        self._cluster = KubeCluster(
+            self._api, self._discovery, leadership.fences, is_shard=settings.shards is not None
+        )
         self._sources = EventSources(
             settings,
             watches,
             self._api,
             self._discovery,
+            cluster=self._cluster,
+            queue=self._queue,
+            leadership=leadership,
             metrics=metrics,
             readiness=self._watch_readiness,
+            seen=self._seen,
             states=self._states,
-            handlers=Handlers(self._enqueue, self._enqueue_after, self._emit, self._owns),
         )
-        self._primary, self._dependents = self._sources.primary, self._sources.dependents
-        self._leadership = self._make_leadership()
-        self._gate = self._leadership.gate
-        self._cluster = KubeCluster(
-            self._api,
-            self._discovery,
-            self._leadership.fences,
-            is_shard=settings.shards is not None,
-        )
+        self._dependents = self._sources.dependents
         self._execution = Execution(
             settings,
             watches,
@@ -230,35 +232,47 @@ class Operator:
             self._api,
             self._discovery,
             launcher=launcher,
-            leadership=self._leadership,
+            leadership=leadership,
             dependents=self._dependents,
             runs=self._runs,
             states=self._states,
-            enqueue=self._enqueue,
-            on_listed=self._on_jobs_listed,
+            queue=self._queue,
         )
         self._operator_condition: OperatorConditionReporter | None = None
         if name := settings.operator_condition:
             condition = OperatorCondition(self._api, connection.namespace, name)
-            self._operator_condition = OperatorConditionReporter(condition, self._leadership.term)
-        self._loop_throttle = LoopThrottle(
+            self._operator_condition = OperatorConditionReporter(condition, leadership.term)
+        throttle = LoopThrottle(
             self._dependents.writes.is_recent_echo,
             self._dependents.writes.has_written,
             self._states,
             settings.concurrency.total * settings.concurrency.annotated_share,
         )
         self._role_metrics: dict[str, str] = {}
-        self._backoff_handover = BackoffHandover(self._queue, self._loop_throttle)
+        self._handover: SlotHandover | None = None
+        if leadership.gate is not None and leadership.sharding is not None:
+            self._handover = SlotHandover(
+                leadership.gate,
+                self._queue,
+                throttle,
+                seen=self._seen,
+                states=self._states,
+                sources=self._sources,
+                execution=self._execution,
+                metrics=metrics,
+            )
+            lease = settings.leader_election.lease_name
+            leadership.sharding.events = self._handover.events(lease)
         self._reconcilers = self._make_reconcilers(names, traces)
         self._dispatcher = Dispatcher(
             self._queue,
             self._reconcilers,
             self._metrics,
-            self._loop_throttle,
+            throttle,
             self._gone,
             states=self._states,
             reload=settings.reload,
-            claim=None if self._gate is None else partial(self._claim, self._gate),
+            claim=None if self._handover is None else self._handover.claim,
             traces=traces,
         )
         self._conversions = ConversionService(
@@ -275,35 +289,12 @@ class Operator:
         connection.on_response(self._metrics.api_requests.count)
         return readiness
 
-    def _make_leadership(self) -> Leadership:
-        settings, metrics = self._settings, self._metrics
-        election = settings.leader_election
-        namespace = election.namespace or self._connection.namespace
-        elector = elector_of(settings, self._api, namespace)
-        events = SlotEvents(
-            self._on_gained,
-            self._on_released,
-            metrics.shards.count,
-            partial(metrics.leading, election.lease_name),
-        )
-        sharding = sharding_of(
-            settings, self._api, self._discovery, elector, namespace=namespace, events=events
-        )
-        return Leadership(
-            elector,
-            sharding,
-            self._watches,
-            self._primary.uid,
-            metrics=metrics,
-            lease=election.lease_name,
-        )
-
     def _make_reconcilers(
         self, names: ReservedNamesLoader, traces: Traces | None
     ) -> dict[GVK, Reconciler]:
         settings = self._settings
         variable_names = variable_names_of(settings, names)
-        execution, sharding = self._execution, self._leadership.sharding
+        execution = self._execution
         if traces is not None:
             self._runs.on_record(traces.run_ended)
         previewer = Previewer(execution.proxy, execution.executor, variable_names, settings.ansible)
@@ -315,14 +306,14 @@ class Operator:
             metrics=self._metrics,
             variable_names=variable_names,
             other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
-            latest_version=self._primary.version,
+            latest_version=self._seen.version,
             run_guard=None if self._operator_condition is None else self._operator_condition.guard,
             preview=previewer.preview,
             prune=execution.proxy.prune,
             expressions=self._sources.expressions,
             states=self._states,
             fences=self._leadership.fences,
-            claim=(lambda _: True) if sharding is None else sharding.claim,
+            claim=self._leadership.claim,
             records=self._runs,
             queue=self._queue,
             run_environment=partial(self._run_environment, traces),
@@ -425,7 +416,8 @@ class Operator:
         if self._operator_condition is not None:
             yield "OperatorCondition", self._operator_condition.run()
         yield from self._sources.tasks()
-        yield from self._execution.tasks()
+        on_listed = None if self._handover is None else self._handover.enqueue
+        yield from self._execution.tasks(on_listed)
         yield from self._leadership.tasks()
         if self._settings.reload:
             yield "project", self._project_watcher().run()
@@ -437,12 +429,7 @@ class Operator:
         _log.info("operator-runner was upgraded: restarting")
 
     def _project_watcher(self) -> ProjectWatcher:
-        return ProjectWatcher(
-            self._watches,
-            self._primary.known,
-            self._states,
-            self._enqueue,
-        )
+        return ProjectWatcher(self._watches, self._seen, self._states, self._queue.add)
 
     async def _shut_down(
         self, working: Sequence[asyncio.Task[None]], ended: asyncio.Task[None] | None
@@ -477,82 +464,10 @@ class Operator:
 
     async def _watch_primaries(self) -> None:
         signals = partial(take_signals, self._stop)
-        await self._sources.watch_primaries(self._connection, self._enqueue_adoptions, signals)
-
-    async def _enqueue_adoptions(self) -> None:
-        """Reconcile resources with running Jobs before all others: their plays wait for it."""
-        self._enqueue_with_jobs(await self._execution.adoptable())
-
-    def _enqueue_with_jobs(self, refs: Sequence[ObjectRef]) -> None:
-        namespaces = self._settings.namespaces
-        for ref in refs:
-            if not namespaces or not ref.namespace or ref.namespace in namespaces:
-                self._enqueue(ref, Cause(Trigger.START, "running Job"))
-
-    def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:
-        if self._gate is None or self._gate.may_reconcile(ref):
-            self._queue.add(ref, cause)
-            self._metrics.queue_added(ref.gvk)
-
-    def _enqueue_after(self, ref: ObjectRef, cause: Cause, seconds: float) -> None:
-        if self._gate is None or self._gate.may_reconcile(ref):
-            self._queue.add_after(ref, cause, seconds)
-
-    # Shards --------------------------------------------------------------------------
-
-    async def _emit(self, body: Json, event: EventSpec) -> None:
-        """Emit an Event, if this replica owns the object: all of them notice the same problem."""
-        if self._owns(uid_of(body)):
-            await self._cluster.emit(body, event)
-
-    def _owns(self, uid: str) -> bool:
-        return self._leadership.owns(uid)
-
-    def _claim(self, gate: ShardGate, ref: ObjectRef) -> bool:
-        """Return whether the current task may reconcile a resource, see `ShardGate.claim`."""
-        is_claimed = gate.claim(ref)
-        if is_claimed:
-            self._backoff_handover.restore(ref, self._primary.uid(ref))
-        return is_claimed
-
-    def _on_gained(self, slots: frozenset[int], states: Mapping[str, BackoffState]) -> None:
-        self._backoff_handover.gained(states)
-        self._sources.failed_expressions.gained(slots)
-        for ref, uid, created in self._primary.existing():
-            if slot_of(uid) in slots:
-                self._metrics.resource_seen(ref, created)
-        self._metrics.shards.gained(len(slots))
-        if not self._execution.gained(slots):
-            self._enqueue_slots(slots)
-
-    def _on_jobs_listed(self, refs: Sequence[ObjectRef], slots: frozenset[int]) -> None:
-        """Enqueue the resources of gained slots, those with running Jobs first."""
-        self._enqueue_with_jobs(refs)
-        self._enqueue_slots(slots)
-
-    def _enqueue_slots(self, slots: frozenset[int]) -> None:
-        for ref, uid in self._primary.chosen():
-            if slot_of(uid) in slots:
-                self._enqueue(ref, Cause(Trigger.START, "slot gained"))
-
-    def _on_released(self, slots: frozenset[int]) -> Mapping[str, BackoffState]:
-        """Drop the state of the resources; another replica reconciles them from now on."""
-        self._metrics.shards.released(len(slots))
-        self._execution.released(slots)
-        found = [(ref, uid) for ref, uid in self._primary.chosen() if slot_of(uid) in slots]
-        states = self._backoff_handover.released(slots, found)
-        for ref, _ in found:
-            self._queue.remove(ref)
-            self._states.pop(ref)
-        for ref, uid, _ in self._primary.existing():
-            if slot_of(uid) in slots:
-                self._metrics.resource_gone(ref)
-        return states
-
-    # ---------------------------------------------------------------------------------
+        await self._sources.watch_primaries(self._connection, self._execution.adopt, signals)
 
     def _gone(self, ref: ObjectRef) -> None:
-        if not self._primary.uid(ref):
+        if not self._seen.uid(ref):
             # Otherwise a new resource has this name, or the event has not arrived yet.
             self._metrics.resource_gone(ref)
 

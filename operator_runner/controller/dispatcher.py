@@ -89,7 +89,11 @@ class Dispatcher:
         for gvk in reconcilers:
             metrics.measure_queue(gvk, partial(queue.depth, gvk))
         metrics.measure_resources(states)
-        queue.add_listener(lambda key, cause: reconcilers[key.gvk].on_event(key, cause))
+        queue.add_listener(self._on_added)
+
+    def _on_added(self, key: ObjectRef, cause: Cause) -> None:
+        self._metrics.queue_added(key.gvk)
+        self._reconcilers[key.gvk].on_event(key, cause)
 
     async def run(self) -> None:
         """Start a reconcile for each key, until the queue is closed."""

@@ -62,6 +62,10 @@ class SlotEvents:
     """Report whether this member is the coordinator."""
 
 
+NO_SLOT_EVENTS = SlotEvents(lambda *_: None, lambda _: {}, lambda *_: None, lambda _: None)
+"""Callbacks that do nothing."""
+
+
 class Sharding:
     """Decides which resources this replica may run."""
 
@@ -73,18 +77,19 @@ class Sharding:
         *,
         limit: int | None,
         grace: float,
-        events: SlotEvents,
+        events: SlotEvents = NO_SLOT_EVENTS,
     ) -> None:
         """`elector` is that of the coordinator; at most `limit` members get slots.
 
-        Runs of a slot that moves away are cancelled after `grace` seconds.
+        Runs of a slot that moves away are cancelled after `grace` seconds. `events` may be set
+        until `join`.
         """
         self._elector = elector
         self._membership = membership
         self._leases = leases
         self._limit = limit
         self._grace = grace
-        self._events = events
+        self.events = events
         self._slots = MemberSlots(elector.identity)
         self._running: defaultdict[int, set[asyncio.Task[object]]] = defaultdict(set)
         self._drains: dict[int, asyncio.Task[None]] = {}
@@ -174,7 +179,7 @@ class Sharding:
             self._drains.pop(slot).cancel()
         if change.gained:
             _log.info("Gained slots", slots=len(change.gained), epoch=self._slots.epoch)
-            self._events.gained(change.gained, self._take_over(change.gained))
+            self.events.gained(change.gained, self._take_over(change.gained))
         if change.lost:
             busy = {slot: {*runs} for slot in change.lost if (runs := self._running[slot])}
             _log.info(
@@ -202,7 +207,7 @@ class Sharding:
         for slot in slots:
             self._slots.drained(slot)
         if slots:
-            self._handed_over = bounded(self._handed_over | {**self._events.released(slots)})
+            self._handed_over = bounded(self._handed_over | {**self.events.released(slots)})
 
     def _take_over(self, slots: frozenset[int]) -> dict[str, BackoffState]:
         """Return the states of resources of slots that this member gains."""
@@ -231,7 +236,7 @@ class Sharding:
         if report != self._reported:
             self._reported = report
             self._membership.report_soon()
-            self._events.counted(len(self._slots.active), len(self._slots.draining), report.epoch)
+            self.events.counted(len(self._slots.active), len(self._slots.draining), report.epoch)
 
     # Coordination --------------------------------------------------------------------
 
@@ -252,7 +257,7 @@ class Sharding:
 
     def _set_coordinator(self, is_coordinator: bool) -> None:
         self._is_coordinator = is_coordinator
-        self._events.coordinating(is_coordinator)
+        self.events.coordinating(is_coordinator)
         self._to_revise.set()
 
     async def stop_coordinating(self) -> None:

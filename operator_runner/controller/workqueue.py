@@ -390,8 +390,13 @@ class WorkQueue:
         concurrency: Concurrency,
         backoff: BackoffSettings,
         free_memory: Callable[[], int] | None = None,
+        accepts: Callable[[ObjectRef], bool] = lambda _: True,
     ) -> None:
-        """Start empty. `free_memory` returns bytes; None disables the memory check."""
+        """Start empty. `free_memory` returns bytes; None disables the memory check.
+
+        Keys that it does not accept are not added: those of another replica.
+        """
+        self._accepts = accepts
         self._backlog = QueueState(concurrency, backoff)
         self._free_memory = free_memory
         self._run_memory = concurrency.run_memory
@@ -407,6 +412,8 @@ class WorkQueue:
 
     def add(self, key: ObjectRef, cause: Cause) -> None:
         """Request a reconcile of `key` as soon as caps and priorities allow it."""
+        if not self._accepts(key):
+            return
         self._backlog.add(key, cause, _now())
         self._changed.set()
         place = {"kind": key.gvk.kind, "namespace": key.namespace, "name": key.name}
@@ -416,6 +423,8 @@ class WorkQueue:
 
     def add_after(self, key: ObjectRef, cause: Cause, delay: float) -> None:
         """Request a reconcile in `delay` seconds, unless an earlier one is scheduled."""
+        if not self._accepts(key):
+            return
         self._backlog.add_after(key, cause, _now(), delay)
         self._changed.set()
 

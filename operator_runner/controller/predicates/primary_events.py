@@ -11,16 +11,19 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from operator_runner.core.model import (
     CREATED,
+    GVK,
     LAST_APPLIED,
     Cause,
     Json,
+    ObjectRef,
     Trigger,
     Watch,
     desired_state,
@@ -56,6 +59,11 @@ class SeenResource:
     digest: str = ""
     """Digest of the desired state; empty where the generation counts its changes."""
 
+    @property
+    def may_run(self) -> bool:
+        """Whether a reconcile may have something to do."""
+        return self.selected or self.deleting or self.deselected
+
     @classmethod
     def of(
         cls,
@@ -88,6 +96,72 @@ class SeenResource:
             if metadata.get("generation") and not ignored and not built_in
             else _digest(desired),
         )
+
+
+LIMIT = 16 * 1024**2
+"""Bytes of compressed specs, some 10,000 resources; beyond it causes name generations only."""
+
+
+class SeenResources:
+    """The resources that exist according to their events, and the last seen state of each.
+
+    The specs that were seen least recently are dropped first.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        """Keep at most `limit` bytes of specs."""
+        self._limit = limit
+        self._size = 0
+        self._seen: OrderedDict[ObjectRef, SeenResource] = OrderedDict()
+
+    def of_kind(self, gvk: GVK) -> list[ObjectRef]:
+        """Return the resources of a kind."""
+        return [ref for ref in self._seen if ref.gvk == gvk]
+
+    def items(self) -> list[tuple[ObjectRef, SeenResource]]:
+        """Return all resources with their states."""
+        return list(self._seen.items())
+
+    def version(self, ref: ObjectRef) -> str:
+        """Return the newest resourceVersion seen in events; empty if the resource is not known."""
+        seen = self._seen.get(ref)
+        return seen.resource_version if seen is not None else ""
+
+    def uid(self, ref: ObjectRef) -> str:
+        """Return the uid of the existing resource of this name; empty if it does not exist."""
+        seen = self._seen.get(ref)
+        return seen.uid if seen is not None else ""
+
+    def is_reconciled(self, ref: ObjectRef) -> bool:
+        """Return whether events lead to runs: the resource matches its watch, or is deleted."""
+        seen = self._seen.get(ref)
+        return seen is not None and (seen.selected or seen.deleting)
+
+    def get(self, ref: ObjectRef) -> SeenResource | None:
+        """Return the last seen state of a resource, or None."""
+        return self._seen.get(ref)
+
+    def put(self, ref: ObjectRef, seen: SeenResource) -> None:
+        """Store the state of a resource."""
+        self.drop(ref)
+        self._seen[ref] = seen
+        self._size += len(seen.desired or b"")
+        if self._size > self._limit:
+            self._shrink()
+
+    def drop(self, ref: ObjectRef) -> None:
+        """Remove a deleted resource."""
+        old = self._seen.pop(ref, None)
+        if old is not None:
+            self._size -= len(old.desired or b"")
+
+    def _shrink(self) -> None:
+        for ref, seen in self._seen.items():
+            if seen.desired is not None:
+                self._size -= len(seen.desired)
+                self._seen[ref] = replace(seen, desired=None)
+            if self._size <= self._limit:
+                return
 
 
 def reconcile_cause(

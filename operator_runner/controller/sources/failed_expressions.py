@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 import structlog
 
 from operator_runner.controller.predicates.wake_on_fields import ExpressionPlace, FailedExpression
-from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
+from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef, uid_of
 from operator_runner.core.slot_assignment import slot_of
 from operator_runner.core.texts import truncated
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
@@ -40,8 +40,8 @@ class FailedExpressions:
     ) -> None:
         """`emit` writes an Event, `uid` returns that of a resource; empty if it is not known.
 
-        `count` is called with kind and key of each failure that is counted: all replicas notice
-        it, and the replica counts which `owns` the uid of the object.
+        `count` is called with kind and key of each failure that is counted. All replicas notice
+        it: the one counts and writes the Event which `owns` the uid of the object.
         """
         self._emit = emit
         self._uid = uid
@@ -90,7 +90,9 @@ class FailedExpressions:
     async def run(self) -> None:
         """Emit the Events until cancelled."""
         while True:
-            await self._emit(*await self._waiting.get())
+            body, event = await self._waiting.get()
+            if self._owns(uid_of(body)):
+                await self._emit(body, event)
 
     def _subjects_of(self, failed: FailedExpression) -> Iterator[Json]:
         resources = sorted(failed.resources)

@@ -31,10 +31,10 @@ from yarl import URL
 from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.predicates.primary_events import (
     SeenResource,
+    SeenResources,
     ignored_annotation,
     reconcile_cause,
 )
-from operator_runner.controller.sources.own_writes import LastSeen
 from operator_runner.core import json_bounds
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.durations import short_duration
@@ -108,52 +108,23 @@ class PrimaryWatcher:
         watches: Sequence[Watch],
         enqueue: Callable[[ObjectRef, Cause], None],
         on_first_seen: Callable[[ObjectRef, Json], None],
+        seen: SeenResources,
     ) -> None:
-        """`enqueue` is called for each event that matters, `on_first_seen` once per resource."""
+        """`enqueue` is called for each event that matters, `on_first_seen` once per resource.
+
+        `seen` gets what events show.
+        """
         self._watches = watches
         self._enqueue = enqueue
         self._on_first_seen = on_first_seen
         self._listeners: list[Callable[[ObjectRef, Json | None], None]] = []
-        self._seen = LastSeen()
+        self._seen = seen
         self._failed_events: dict[ObjectRef, tuple[str, object]] = {}
         """Uid and generation of resources whose last event raised an internal error."""
 
     def add_listener(self, on_change: Callable[[ObjectRef, Json | None], None]) -> None:
         """Call `on_change` for each event with the resource, with None once it is deleted."""
         self._listeners.append(on_change)
-
-    def known(self, gvk: GVK) -> Iterable[ObjectRef]:
-        """Return the resources of a kind that exist according to their events."""
-        return [ref for ref in self._seen if ref.gvk == gvk]
-
-    def version(self, ref: ObjectRef) -> str:
-        """Return the newest resourceVersion seen in events; empty if the resource is not known."""
-        seen = self._seen.get(ref)
-        return seen.resource_version if seen is not None else ""
-
-    def uid(self, ref: ObjectRef) -> str:
-        """Return the uid of the existing resource of this name; empty if it does not exist."""
-        seen = self._seen.get(ref)
-        return seen.uid if seen is not None else ""
-
-    def chosen(self) -> Iterator[tuple[ObjectRef, str]]:
-        """Yield the resources that a reconcile may have something to do for, with their uids."""
-        for ref in self._seen:
-            seen = self._seen.get(ref)
-            if seen is not None and (seen.selected or seen.deleting or seen.deselected):
-                yield ref, seen.uid
-
-    def existing(self) -> Iterator[tuple[ObjectRef, str, float]]:
-        """Yield all resources that exist, with uid and creation time in seconds."""
-        for ref in self._seen:
-            seen = self._seen.get(ref)
-            if seen is not None:
-                yield ref, seen.uid, seen.created
-
-    def is_reconciled(self, ref: ObjectRef) -> bool:
-        """Return whether events lead to runs: the resource matches its watch, or is deleted."""
-        seen = self._seen.get(ref)
-        return seen is not None and (seen.selected or seen.deleting)
 
     async def run(
         self,
@@ -230,7 +201,7 @@ class PrimaryWatcher:
         return registry
 
     def _uids(self, gvk: GVK) -> Iterator[tuple[ObjectRef, str]]:
-        return ((ref, self.uid(ref)) for ref in self.known(gvk))
+        return ((ref, self._seen.uid(ref)) for ref in self._seen.of_kind(gvk))
 
     def _on_missed_deletion(self, ref: ObjectRef, uid: str) -> None:
         """Process a resource as deleted that a list lacks; the event was missed."""
@@ -263,7 +234,7 @@ class PrimaryWatcher:
 
     def _process(self, ref: ObjectRef, watch: Watch, type_: str | None, body: Json) -> None:
         if type_ == "DELETED":
-            if self.uid(ref) not in {"", uid_of(body)}:
+            if self._seen.uid(ref) not in {"", uid_of(body)}:
                 # kopf orders events by uid: those of the next resource of this name may be earlier.
                 return
             self._seen.drop(ref)

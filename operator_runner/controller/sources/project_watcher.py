@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import structlog
 
+from operator_runner.controller.predicates.primary_events import SeenResources
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Cause, ObjectRef, RunContent, Trigger, Watch
@@ -100,18 +101,18 @@ class ProjectWatcher:
     def __init__(
         self,
         watches: Iterable[Watch],
-        known: Callable[[GVK], Iterable[ObjectRef]],
+        seen: SeenResources,
         states: ResourceStates,
         enqueue: Callable[[ObjectRef, Cause], None],
     ) -> None:
-        """Reconcile the resources of a kind (`known`) when its files change.
+        """Reconcile the resources of a kind that were seen when its files change.
 
         Those that `states` show to await an edit, because their play could not be loaded, are also
         reconciled when another file changes that the error may be in: one of a clean-up, or of an
         included role.
         """
         self._watches = tuple(watches)
-        self._known = known
+        self._seen = seen
         self._states = states
         self._enqueue = enqueue
 
@@ -125,7 +126,7 @@ class ProjectWatcher:
                 gvk = watch.gvk
                 (own, related), (own_before, related_before) = after[gvk], before[gvk]
                 if path := changed_file(own_before, own):
-                    self._enqueue_all(path, gvk, self._known(gvk))
+                    self._enqueue_all(path, gvk, self._seen.of_kind(gvk))
                 elif (waiting := self._waiting(gvk)) and (
                     path := changed_file(related_before, related)
                 ):

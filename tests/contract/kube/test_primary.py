@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from operator_runner.controller.predicates.primary_events import SeenResources
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.errors import Expired, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
@@ -116,6 +117,7 @@ async def watching(
         [Watch(resource.gvk, content) for resource in resources],
         lambda *_: None,
         lambda *_: None,
+        SeenResources(),
     )
     watcher.add_listener(events.add)
     task = asyncio.create_task(watcher.run(connection, resources, [], lambda: None))

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.primary_events import SeenResource, reconcile_cause
-from operator_runner.controller.sources.own_writes import LastSeen
+from operator_runner.controller.predicates.primary_events import (
+    SeenResource,
+    SeenResources,
+    reconcile_cause,
+)
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.model import (
     GVK,
@@ -237,10 +240,10 @@ def test_specs_are_remembered_within_a_bound() -> None:
     first, second = (ObjectRef(FOO, "n", name) for name in "ab")
     big = seen(desired={"spec": {"text": secrets.token_hex(500)}})
     assert big.desired is not None
-    remembered = LastSeen(limit=len(big.desired) + 10)
+    remembered = SeenResources(limit=len(big.desired) + 10)
     remembered.put(first, big)
     remembered.put(second, big)
-    assert [ref for ref in remembered if (remembered.get(ref) or big).desired] == [second]
+    assert [ref for ref, each in remembered.items() if each.desired] == [second]
     remembered.drop(second)
     remembered.put(first, big)
     assert remembered.get(first) == big
@@ -261,14 +264,15 @@ def test_a_deletion_is_enqueued_and_the_state_discarded() -> None:
         [WATCH],
         lambda ref, cause: enqueued.append((ref, cause)),
         lambda ref, _: met.append(ref),
+        seen_resources := SeenResources(),
     )
     body: Json = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "generation": 1}}
     ref = ObjectRef(FOO, "n", "a")
     watcher.on_event(WATCH, None, body)
     watcher.on_event(WATCH, "MODIFIED", body)
-    assert list(watcher.known(FOO)) == [ref]
+    assert seen_resources.of_kind(FOO) == [ref]
     watcher.on_event(WATCH, "DELETED", body)
-    assert list(watcher.known(FOO)) == []
+    assert seen_resources.of_kind(FOO) == []
     watcher.on_event(WATCH, "ADDED", body)
     assert [cause.trigger for _, cause in enqueued] == [
         Trigger.START,

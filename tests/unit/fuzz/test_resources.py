@@ -22,6 +22,7 @@ from operator_runner.config.watches import expressions
 from operator_runner.config.watches.selection import blocks_upgrade, is_selected
 from operator_runner.config.watches.trigger_targets import selected_by, targets_of
 from operator_runner.controller.predicates.dependent_changes import Version, difference
+from operator_runner.controller.predicates.primary_events import SeenResources
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.controller.sources.references import referenced
 from operator_runner.conversion.converter import ConversionError, Converter
@@ -158,13 +159,14 @@ def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> Non
     """Events of any content and order raise no internal error."""
     for watch in WATCHES:
         shown: dict[ObjectRef, Json | None] = {}
-        watcher = PrimaryWatcher([watch], lambda *_: None, lambda *_: None)
+        seen = SeenResources()
+        watcher = PrimaryWatcher([watch], lambda *_: None, lambda *_: None, seen)
         watcher.add_listener(shown.__setitem__)
         with structlog.testing.capture_logs() as lines:
             for type_, body in events:
                 watcher.on_event(watch, type_, decode(json.dumps(body).encode()))
         assert not [line for line in lines if line["log_level"] == "error"]
-        assert {ref for ref, body in shown.items() if body is not None} == set(watcher.known(FOO))
+        assert {ref for ref, body in shown.items() if body is not None} == set(seen.of_kind(FOO))
 
 
 @without_hurry
