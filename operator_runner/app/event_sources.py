@@ -47,6 +47,7 @@ from operator_runner.kube.session import Connection
 from operator_runner.kube.watch import Extraction, MetadataEvent, watch_metadata
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.runs.records import RunStore
 
 
 class ObjectStreams:
@@ -121,6 +122,7 @@ class EventSources:
         leadership: Leadership,
         metrics: Metrics,
         readiness: WatchReadiness,
+        runs: RunStore,
         seen: SeenResources,
         states: ResourceStates,
     ) -> None:
@@ -151,6 +153,7 @@ class EventSources:
             watches,
             states=states,
             debouncer=debouncer,
+            records=runs,
             fields=fields,
             enabled=settings.inject_owner_ref,
         )

@@ -1,12 +1,9 @@
-"""The execution of runs: directories, proxy, executor and Jobs.
-
-A run holds back the events of its own writes.
-"""
+"""The execution of runs: directories, proxy, executor and Jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from typing import Any
 
 from operator_runner.ansible.executor import AnsibleExecutor, BackgroundLauncher
@@ -15,7 +12,7 @@ from operator_runner.app.job_serving import JobServing, JobSlots, job_launcher_o
 from operator_runner.app.leadership import Leadership
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.workqueue import WorkQueue
-from operator_runner.core.model import Cause, FieldChange, Json, ObjectRef, Trigger, Watch
+from operator_runner.core.model import Cause, ObjectRef, Trigger, Watch
 from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
@@ -23,50 +20,6 @@ from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from operator_runner.telemetry.runs.records import RunStore
-
-
-class RunAccess:
-    """Access through the proxy, with events of owned objects held back during the run."""
-
-    def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
-        """Combine proxy and sources."""
-        self._proxy = proxy
-        self._dependents = dependents
-
-    @contextmanager
-    def grant(
-        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool, is_new: bool
-    ) -> Iterator[str]:
-        """See `reconcile.protocols.Access`."""
-        with (
-            self._dependents.hold_events(ObjectRef.of(owner), is_new=is_new),
-            self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
-        ):
-            yield kubeconfig
-
-
-class WriteObserver:
-    """Passes what runs own and write to the dependents; writes and changes to the records too."""
-
-    def __init__(self, dependents: Dependents, runs: RunStore) -> None:
-        """Combine both."""
-        self.on_dependent = dependents.on_dependent
-        self.on_own_write = dependents.on_own_write
-        self.newest = dependents.newest
-        self._dependents = dependents
-        self._runs = runs
-
-    def on_write(
-        self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
-    ) -> None:
-        """See `proxy.response_tracker.ResponseObserver`."""
-        self._dependents.on_write(owner, dependent, resource_version, verb)
-        self._runs.on_write(owner, dependent, verb)
-
-    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
-        """See `proxy.response_tracker.ResponseObserver`."""
-        self._dependents.changed(owner, changes)
-        self._runs.on_changes(owner, changes)
 
 
 class Execution:
@@ -93,7 +46,7 @@ class Execution:
         self.proxy = Proxy(
             connection,
             settings.proxy,
-            WriteObserver(dependents, runs),
+            dependents,
             discovery,
             self.rundirs.shared,
             inject_owner_ref=settings.inject_owner_ref,
@@ -129,7 +82,6 @@ class Execution:
             context=settings.context,
             impersonated=connection.impersonated,
         )
-        self.access = RunAccess(self.proxy, dependents)
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Open the proxy; `stack` closes it. Raises ConfigError for a port that cannot be used."""

@@ -122,14 +122,6 @@ class Leadership:
         """Return whether this replica emits the Events and counts the metrics of an object."""
         return self.sharding is None or self.sharding.is_active(uid)
 
-    def may_reconcile(self, ref: ObjectRef) -> bool:
-        """Return whether this replica reconciles a resource; see `ShardGate`."""
-        return self.gate is None or self.gate.may_reconcile(ref)
-
-    def claim(self, uid: str) -> bool:
-        """Return whether the current task may reconcile the resource with a uid."""
-        return self.sharding is None or self.sharding.claim(uid)
-
     async def acquire(self, stop: asyncio.Event) -> bool:
         """Wait until this replica may work; return False if it is to end before."""
         if self._elector is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -206,7 +206,10 @@ class Operator:
             namespace=connection.namespace,
         )
         self._queue = WorkQueue(
-            settings.concurrency, settings.backoff, memory, leadership.may_reconcile
+            settings.concurrency,
+            settings.backoff,
+            memory,
+            None if leadership.gate is None else leadership.gate.may_reconcile,
         )
         self._cluster = KubeCluster(
             self._api, self._discovery, leadership.fences, is_shard=settings.shards is not None
@@ -221,6 +224,7 @@ class Operator:
             leadership=leadership,
             metrics=metrics,
             readiness=self._watch_readiness,
+            runs=self._runs,
             seen=self._seen,
             states=self._states,
         )
@@ -294,13 +298,13 @@ class Operator:
     ) -> dict[GVK, Reconciler]:
         settings = self._settings
         variable_names = variable_names_of(settings, names)
-        execution = self._execution
+        execution, sharding = self._execution, self._leadership.sharding
         if traces is not None:
             self._runs.on_record(traces.run_ended)
         previewer = Previewer(execution.proxy, execution.executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
-            access=execution.access,
+            access=execution.proxy,
             executor=execution.executor,
             dependents=self._dependents,
             metrics=self._metrics,
@@ -313,10 +317,11 @@ class Operator:
             expressions=self._sources.expressions,
             states=self._states,
             fences=self._leadership.fences,
-            claim=self._leadership.claim,
+            claim=None if sharding is None else sharding.claim,
             records=self._runs,
             queue=self._queue,
-            run_environment=partial(self._run_environment, traces),
+            environment=self._role_metrics,
+            traces=traces,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -324,9 +329,6 @@ class Operator:
             watch.gvk: Reconciler(watch, dependencies, settings.ansible, settings.reconcile_period)
             for watch in self._watches
         }
-
-    def _run_environment(self, traces: Traces | None, run_id: str) -> Mapping[str, str]:
-        return self._role_metrics | dict(traces.run_environment(run_id) if traces else {})
 
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""

@@ -390,11 +390,11 @@ class WorkQueue:
         concurrency: Concurrency,
         backoff: BackoffSettings,
         free_memory: Callable[[], int] | None = None,
-        accepts: Callable[[ObjectRef], bool] = lambda _: True,
+        accepts: Callable[[ObjectRef], bool] | None = None,
     ) -> None:
         """Start empty. `free_memory` returns bytes; None disables the memory check.
 
-        Keys that it does not accept are not added: those of another replica.
+        With shards, keys that it does not accept are not added: they are of another replica.
         """
         self._accepts = accepts
         self._backlog = QueueState(concurrency, backoff)
@@ -412,7 +412,7 @@ class WorkQueue:
 
     def add(self, key: ObjectRef, cause: Cause) -> None:
         """Request a reconcile of `key` as soon as caps and priorities allow it."""
-        if not self._accepts(key):
+        if self._accepts is not None and not self._accepts(key):
             return
         self._backlog.add(key, cause, _now())
         self._changed.set()
@@ -423,7 +423,7 @@ class WorkQueue:
 
     def add_after(self, key: ObjectRef, cause: Cause, delay: float) -> None:
         """Request a reconcile in `delay` seconds, unless an earlier one is scheduled."""
-        if not self._accepts(key):
+        if self._accepts is not None and not self._accepts(key):
             return
         self._backlog.add_after(key, cause, _now(), delay)
         self._changed.set()

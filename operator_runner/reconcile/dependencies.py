@@ -17,6 +17,7 @@ from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.pruning import PruneFunction
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.records import RunStore
+from operator_runner.telemetry.tracing.run_spans import Traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ class Dependencies:
     """What is known of each resource."""
     fences: Fences = field(default_factory=Fences)
     """Permit the writes of runs; the cluster and the access have the same ones."""
-    claim: Callable[[str], bool] = lambda _: True
-    """Return whether the current task may reconcile the resource with this uid."""
-    run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
-    """Called with the id of each run that starts; return further variables of its processes."""
+    claim: Callable[[str], bool] | None = None
+    """With shards: return whether the current task may reconcile the resource with this uid."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the processes of runs."""
+    traces: Traces | None = None
+    """Traces of runs, if they are on."""

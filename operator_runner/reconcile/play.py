@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -286,14 +286,9 @@ class PlayRunner:
             _log.warning(
                 _TEMPLATE_WARNING, fields=fields, hint="markUnsafe: true, or --mark-unsafe"
             )
-        access = self._deps.access.grant(
-            run.body,
-            watch,
-            run.run_id,
-            of_finalizer=run.is_deletion,
-            is_new=CREATED in run.causes,
-        )
-        with access as kubeconfig:
+        access = self._deps.access.grant(run.body, watch, run.run_id, of_finalizer=run.is_deletion)
+        held = self._deps.dependents.hold_events(run.ref, is_new=CREATED in run.causes)
+        with held, access as kubeconfig:
             async with AsyncExitStack() as stack:
                 contexts = [observer.playing(run) for observer in self._observers]
                 entered = [await stack.enter_async_context(each) for each in contexts]
@@ -310,6 +305,11 @@ class PlayRunner:
                     outcome = await observer.played(run, outcome)
                 run.outcome = outcome
         return outcome
+
+    def _environment(self, run_id: str) -> Mapping[str, str]:
+        traces = self._deps.traces
+        of_trace = {} if traces is None else traces.run_environment(run_id)
+        return {**self._deps.environment, **of_trace}
 
     def _request(self, run: ResourceRun, kubeconfig: str) -> RunRequest:
         watch, ansible, verbosity = run.watch, self._ansible, run.overrides.verbosity
@@ -342,7 +342,7 @@ class PlayRunner:
                 cleanup=run.is_deletion,
                 schedule_time=str(run.schedule_time),
             ),
-            environment=self._deps.run_environment(run.run_id),
+            environment=self._environment(run.run_id),
         )
 
     async def _explained(self, ref: ObjectRef, outcome: RunOutcome) -> RunOutcome:

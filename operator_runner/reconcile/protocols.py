@@ -55,13 +55,12 @@ class Access(Protocol):
     """Gives a run access to the API."""
 
     def grant(
-        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool, is_new: bool
+        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool
     ) -> AbstractContextManager[str]:
         """Return the text of a kubeconfig that is valid inside the block, for this run alone.
 
         What the run creates with it is owned by `owner`. `of_finalizer` is True for the run of a
-        finalizer, whose ConfigMaps outlive the resource, `is_new` for the first run of one that
-        has just been created, whose objects are expected to be missing.
+        finalizer, whose ConfigMaps outlive the resource.
         """
 
 
@@ -95,6 +94,12 @@ class ObservedDependents(Protocol):
     @property
     def objects(self) -> OwnedObjects:
         """The objects themselves, for watches that declare a status."""
+
+    def hold_events(self, owner: ObjectRef, *, is_new: bool) -> AbstractContextManager[None]:
+        """Defer the events of the objects of a resource during its run.
+
+        `is_new` is whether the resource has just been created, so that they should be missing.
+        """
 
     def readiness(self, owner: ObjectRef, named: str = "") -> DependentsReadiness:
         """Return whether the objects of a resource are ready, for `kstatus` and `status`.

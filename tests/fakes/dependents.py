@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from operator_runner.controller.sources.own_writes import OwnWrites
@@ -26,3 +27,11 @@ class FakeDependents:
     objects: FakeObjects = field(default_factory=FakeObjects)
     readiness: Callable[..., DependentsReadiness] = lambda *_: DependentsReadiness()
     catching_up: Callable[[ObjectRef], Awaitable[None] | None] = lambda _: None
+    is_new: list[bool] = field(default_factory=list)
+    """Whether each run was the first one of a new resource."""
+
+    @contextmanager
+    def hold_events(self, owner: ObjectRef, *, is_new: bool) -> Iterator[None]:  # noqa: ARG002
+        """See the port."""
+        self.is_new.append(is_new)
+        yield

@@ -63,17 +63,13 @@ class FakeAccess:
     def __init__(self) -> None:
         self.open = 0
         self.of_finalizer: list[bool] = []
-        self.is_new: list[bool] = []
-        """What each run was."""
+        """Whether each run was that of a finalizer."""
 
     @contextmanager
-    def grant(
-        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool, is_new: bool
-    ) -> Iterator[str]:
+    def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
         """See the port."""
         self.open += 1
         self.of_finalizer.append(of_finalizer)
-        self.is_new.append(is_new)
         try:
             yield f"kubeconfig of {owner['metadata']['name']} {watch.gvk.kind} {run_id}"
         finally:

@@ -10,6 +10,7 @@ from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Cause, ObjectRef, Watch
 from operator_runner.core.resource_states import ResourceState, ResourceStates
 from operator_runner.kube.watch import MetadataEvent
+from operator_runner.telemetry.runs.records import RunStore
 
 Stream = Callable[[GVK, str | None], AsyncIterator[MetadataEvent]]
 Enqueue = Callable[[ObjectRef, Cause], None]
@@ -39,5 +40,5 @@ class WatchedDependents(Dependents):
         """`wait` is that of the Debouncer."""
         self.states = ResourceStates()
         debouncer = Debouncer(self.states, enqueue, wait)
-        options |= {"states": self.states, "debouncer": debouncer}
+        options |= {"states": self.states, "debouncer": debouncer, "records": RunStore()}
         super().__init__(stream, enqueue, namespaces, watches, **options)

@@ -49,6 +49,7 @@ from operator_runner.kube.object_readiness import (
     refusal_of,
 )
 from operator_runner.kube.watch import EventType, Extraction, MetadataEvent, watch_forever
+from operator_runner.telemetry.runs.records import RunStore
 
 _OWN_WRITES = 64
 """Maximum resourceVersions of own writes kept per object; a run makes fewer."""
@@ -158,19 +159,22 @@ class Dependents:
         *,
         states: ResourceStates,
         debouncer: Debouncer,
+        records: RunStore,
         fields: WakeOnFields = NO_FIELDS,
         enabled: bool = True,
     ) -> None:
         """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it.
 
-        The status of `watches` and the `fields` of `wakeOn` select what is kept of whole objects.
-        Not `enabled`, nothing is watched: ansible-operator does so with --inject-owner-ref=false.
+        `records` get what runs write. The status of `watches` and the `fields` of `wakeOn` select
+        what is kept of whole objects. Not `enabled`, nothing is watched: ansible-operator does so
+        with --inject-owner-ref=false.
         """
         self._enabled = enabled
         self._stream = stream
         self._enqueue = enqueue
         self._states = states
         self._debouncer = debouncer
+        self._records = records
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._objects: dict[ObjectRef, _Dependent] = {}
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
@@ -310,6 +314,7 @@ class Dependents:
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
         """Record a write of `owner`'s run, whose event must not cause a reconcile."""
+        self._records.on_write(owner, dependent, verb)
         entry = self._objects.get(dependent)
         if entry is None or owner not in entry.owners:
             self.writes.record_foreign(owner, dependent, resource_version)
@@ -330,6 +335,7 @@ class Dependents:
     def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
         """Record the fields that a run changed."""
         self.writes.changed(owner, changes)
+        self._records.on_changes(owner, changes)
 
     def on_own_write(self, owner: ObjectRef, metadata: Json) -> None:
         """Record that a run wrote the resource that it reconciles."""

@@ -350,7 +350,7 @@ async def test_the_first_run_of_a_new_resource_is_known() -> None:
     case = Case(PLAIN, FakeCluster(resource()))
     for causes in ([Cause(Trigger.RETRY), CREATED], SPEC, [Cause(Trigger.START)]):
         await case.reconciler.reconcile(REF, causes)
-    assert case.access.is_new == [True, False, False]
+    assert case.dependents.is_new == [True, False, False]
 
 
 @pytest.mark.parametrize("content", [CLEANUP, MAIN, None])
