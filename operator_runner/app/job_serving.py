@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import structlog
 
@@ -73,45 +73,13 @@ _RETRY_SECONDS = 2.0
 _log = structlog.get_logger(__name__)
 
 
-class JobPort(Protocol):
-    """The server for the Pods of Jobs; see `proxy.job_server.JobServer`."""
-
-    async def start(self) -> None:
-        """Listen. Raises ApiError and ConfigError."""
-
-    async def renew(self) -> None:
-        """Renew the certificates until cancelled."""
-
-    async def stop(self) -> None:
-        """Close the server and its connections."""
-
-
-class AdoptingLauncher(Protocol):
-    """The launcher of Jobs; see `ansible.jobs.launcher.JobLauncher`."""
-
-    @property
-    def adoptable(self) -> Sequence[ObjectRef]:
-        """Possible resources of expected Jobs."""
-
-    async def expect_adoptions(
-        self, watches: Sequence[Watch], is_mine: Callable[[str], bool]
-    ) -> None:
-        """Make the server expect the Jobs of earlier runs, by uid. Raises ApiError."""
-
-    def forget(self, is_lost: Callable[[str], bool]) -> None:
-        """Leave the expected Jobs of resources, by uid, to another replica."""
-
-    def leave(self) -> None:
-        """Do not delete the Jobs of cancelled runs."""
-
-
 class JobServing:
     """Serves Jobs as long as the operator may."""
 
     def __init__(
         self,
-        server: JobPort,
-        launcher: AdoptingLauncher,
+        server: JobServer,
+        launcher: JobLauncher,
         watches: Sequence[Watch],
         slots: JobSlots | None = None,
     ) -> None:

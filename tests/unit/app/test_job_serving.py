@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,9 @@ async def test_the_port_opens_when_the_api_server_is_available_again(
 ) -> None:
     """The Lease is renewed and signals are observed meanwhile: it is one of the parallel tasks."""
     monkeypatch.setattr(job_serving, "_RETRY_SECONDS", 0.0)
-    parts = Parts(listing=[Unavailable("503")], start=[Unavailable("no answer"), Conflict("409")])
+    parts: Any = Parts(
+        listing=[Unavailable("503")], start=[Unavailable("no answer"), Conflict("409")]
+    )
     serving = JobServing(parts, parts, ())
     waiting = asyncio.create_task(serving.adoptable())
     running = asyncio.create_task(serving.run())
@@ -79,14 +82,14 @@ async def test_the_port_opens_when_the_api_server_is_available_again(
 
 async def test_missing_permissions_end_the_operator_with_a_hint() -> None:
     """No retry can help, so nothing waits for one."""
-    parts = Parts(listing=[Forbidden("cannot list jobs", 403)])
+    parts: Any = Parts(listing=[Forbidden("cannot list jobs", 403)])
     with pytest.raises(ConfigError, match="cannot list jobs; check the permissions"):
         await JobServing(parts, parts, ()).run()
 
 
 async def test_jobs_are_kept_before_the_port_closes() -> None:
     """A run that ends when its connections do must not delete its Job."""
-    parts = Parts()
+    parts: Any = Parts()
     await JobServing(parts, parts, ()).leave()
     assert parts.done == ["leave", "stop"]
 
@@ -94,7 +97,8 @@ async def test_jobs_are_kept_before_the_port_closes() -> None:
 async def test_jobs_are_listed_for_each_gained_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replica decides about their Jobs from then on, until it releases the slot."""
     monkeypatch.setattr(job_serving, "_RETRY_SECONDS", 0.0)
-    parts, slots = Parts(listing=[Unavailable("503")]), JobSlots()
+    parts: Any = Parts(listing=[Unavailable("503")])
+    slots = JobSlots()
     serving = JobServing(parts, parts, (), slots)
     listed: asyncio.Queue[tuple[list[ObjectRef], frozenset[int]]] = asyncio.Queue()
     await serving.open()
