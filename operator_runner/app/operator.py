@@ -313,7 +313,6 @@ class Operator:
             latest_version=self._seen.version,
             run_guard=None if self._operator_condition is None else self._operator_condition.guard,
             preview=previewer.preview,
-            prune=execution.proxy.prune,
             expressions=self._sources.expressions,
             states=self._states,
             fences=self._leadership.fences,

@@ -649,6 +649,11 @@ class RunOutcome:
         return self.stats is not None and not self.failures
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the run has written all that its resource asks for."""
+        return self.successful and not self.incomplete and self.requeue_after is None
+
+    @property
     def seconds(self) -> float | None:
         """The duration of the play, the only one that is shown to users; None if unknown."""
         if self.started is None or self.finished is None:

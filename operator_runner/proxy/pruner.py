@@ -23,7 +23,7 @@ from operator_runner.proxy.dry_run.overlay import ObjectKey
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner, uid_in
 from operator_runner.proxy.request_info import RequestInfo
-from operator_runner.reconcile.pruning import PruneResult
+from operator_runner.reconcile.results import PruneResult
 
 _log = structlog.get_logger(__name__)
 _ATTEMPTS = 3

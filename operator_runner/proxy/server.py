@@ -47,7 +47,7 @@ from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.response_tracker import ResponseObserver, ResponseTracker
 from operator_runner.proxy.run_tokens import Grant, Grants, kubeconfig
 from operator_runner.proxy.status_errors import StatusError
-from operator_runner.reconcile.pruning import PruneResult
+from operator_runner.reconcile.results import PruneResult
 
 _FIELDS = ("apiVersion", "kind", "name", "uid")
 

@@ -14,7 +14,6 @@ from operator_runner.reconcile import protocols
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.pruning import PruneFunction
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.records import RunStore
 from operator_runner.telemetry.tracing.run_spans import Traces
@@ -42,8 +41,6 @@ class Dependencies:
     """The wall clock, for schedules."""
     preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None
     """Return what a run of a resource would change."""
-    prune: PruneFunction | None = None
-    """Delete what a run no longer wants; None where nothing is ever deleted."""
     expressions: ExpressionConditions = field(default_factory=ExpressionConditions)
     """The expressions of watches that fail, shared by all reconcilers."""
     states: ResourceStates = field(default_factory=ResourceStates)

@@ -28,7 +28,6 @@ from operator_runner.core.object_diff import ObjectDifference, object_difference
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.conditions import failure_line
 from operator_runner.reconcile.protocols import Executor, VariableNames
-from operator_runner.reconcile.pruning import is_complete
 from operator_runner.reconcile.reserved_fields import dropped_fields, names_of
 from operator_runner.reconcile.variables import extra_vars
 
@@ -123,7 +122,7 @@ class Previewer:
             )
             outcome = await self._executor.run(request, tasks)
             differences = [*result.differences()]
-            is_whole = is_complete(outcome) and not (cleanup or tasks.tasks or result.refused)
+            is_whole = outcome.is_complete and not (cleanup or tasks.tasks or result.refused)
             unknown = [*tasks.tasks, *(f"request {each}" for each in result.refused)]
             if watch.prune is not None and is_whole:
                 try:

@@ -13,6 +13,7 @@ from operator_runner.core.model import (
     FieldChange,
     Json,
     ObjectRef,
+    Prune,
     ReservedNames,
     RunContent,
     RunEvent,
@@ -21,6 +22,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.kube.object_readiness import DependentsReadiness
+from operator_runner.reconcile.results import PruneResult
 
 
 class ClusterClient(Protocol):
@@ -61,6 +63,12 @@ class Access(Protocol):
 
         What the run creates with it is owned by `owner`. `of_finalizer` is True for the run of a
         finalizer, whose ConfigMaps outlive the resource.
+        """
+
+    async def prune(self, run_id: str, prune: Prune, incomplete: str) -> PruneResult:
+        """Delete what a run in progress no longer wants. Raises ApiError.
+
+        Only count that if the run is `incomplete`, which is the reason.
         """
 
 

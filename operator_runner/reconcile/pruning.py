@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
 from operator_runner.core.errors import ApiError, Fenced
-from operator_runner.core.model import EventSpec, ObjectRef, Prune, RunOutcome, Watch
+from operator_runner.core.model import EventSpec, RunOutcome, Watch
 from operator_runner.core.texts import truncated
+from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.observer import Observer, ResourceRun
-from operator_runner.reconcile.results import ReconcileResult
-
-if TYPE_CHECKING:
-    from operator_runner.reconcile.dependencies import Dependencies
+from operator_runner.reconcile.results import PruneResult, ReconcileResult
 
 _log = structlog.get_logger(__name__)
 _RETRY = timedelta(minutes=5)
@@ -24,30 +21,6 @@ _RETRY = timedelta(minutes=5)
 _SHOWN = 10
 _NOTE_BYTES = 900
 _WAITING = "the role asks to be run again (requeue_after)"
-
-
-@dataclass(slots=True)
-class PruneResult:
-    """The objects that were deleted, and why others were not: object and error, or kind and error.
-
-    `skipped` are those that a run which was not complete, or whose resource was edited meanwhile,
-    did not write. `version` is the new
-    resourceVersion of the resource, empty if it was not written.
-    """
-
-    deleted: list[ObjectRef] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    skipped: int = 0
-    version: str = ""
-
-
-PruneFunction: TypeAlias = Callable[[str, Prune, str], Awaitable[PruneResult]]
-"""Deletes what the run with an id no longer wants; with a reason, only counts that."""
-
-
-def is_complete(outcome: RunOutcome) -> bool:
-    """Return whether a run has written all that its resource asks for."""
-    return outcome.successful and not _fault(outcome)
 
 
 def _fault(outcome: RunOutcome) -> str:
@@ -58,7 +31,7 @@ class PruneObserver(Observer):
     """Deletes what a complete run no longer wrote. Registered for watches with `prune`."""
 
     def __init__(self, watch: Watch, dependencies: Dependencies) -> None:
-        """`dependencies.prune` deletes."""
+        """`dependencies.access` deletes."""
         self._prune = watch.prune
         self._deps = dependencies
 
@@ -67,12 +40,11 @@ class PruneObserver(Observer):
 
         A deletion that fails is a warning and never a failure of the run.
         """
-        prune, delete = self._prune, self._deps.prune
-        if prune is None or delete is None or not outcome.successful or run.is_cleanup:
+        if self._prune is None or not outcome.successful or run.is_cleanup:
             return outcome
         reason = _fault(outcome)
         try:
-            result = await delete(run.run_id, prune, reason)
+            result = await self._deps.access.prune(run.run_id, self._prune, reason)
         except Fenced:
             raise
         except ApiError as error:

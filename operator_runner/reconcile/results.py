@@ -1,4 +1,4 @@
-"""Results of a reconcile."""
+"""Results of a reconcile, and of what it deletes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
-from operator_runner.core.model import Trigger
+from operator_runner.core.model import ObjectRef, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +57,17 @@ class Aborted:
 
 
 ReconcileResult: TypeAlias = Gone | NoRun | Succeeded | Failed | Superseded | Aborted
+
+
+@dataclass(slots=True)
+class PruneResult:
+    """The objects that were deleted, and why others were not: object and error, or kind and error.
+
+    `skipped` are those that a run which was not complete, or whose resource was edited meanwhile,
+    did not write. `version` is the new resourceVersion of the resource, empty if none was written.
+    """
+
+    deleted: list[ObjectRef] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    skipped: int = 0
+    version: str = ""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from operator_runner.core.model import (
     Json,
     ObjectRef,
+    Prune,
     ReservedNames,
     RunContent,
     RunEvent,
@@ -18,6 +19,7 @@ from operator_runner.core.model import (
     TaskFailure,
     Watch,
 )
+from operator_runner.reconcile.results import PruneResult
 
 
 def success(changed: int = 0) -> RunOutcome:
@@ -64,6 +66,12 @@ class FakeAccess:
         self.open = 0
         self.of_finalizer: list[bool] = []
         """Whether each run was that of a finalizer."""
+        self.undeletable: list[str] = []
+        """Why objects cannot be pruned."""
+
+    async def prune(self, run_id: str, prune: Prune, incomplete: str) -> PruneResult:  # noqa: ARG002
+        """See the port."""
+        return PruneResult(refused=[*self.undeletable])
 
     @contextmanager
     def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:

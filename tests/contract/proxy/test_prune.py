@@ -25,7 +25,7 @@ from operator_runner.proxy.applyset import id_of
 from operator_runner.proxy.ownership import Owner
 from operator_runner.proxy.pruner import ObjectPruner
 from operator_runner.proxy.server import Proxy
-from operator_runner.reconcile.pruning import PruneResult
+from operator_runner.reconcile.results import PruneResult
 
 from .conftest import WATCH, config_map
 

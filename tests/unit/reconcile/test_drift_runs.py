@@ -19,7 +19,6 @@ from operator_runner.reconcile.annotations import (
 )
 from operator_runner.reconcile.drift import drift_entries
 from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.pruning import PruneFunction, PruneResult
 from tests.fakes.cluster import FakeCluster
 from tests.unit.reconcile.test_reconciler import PLAIN, REF, SPEC, START, Case, resource
 
@@ -33,14 +32,12 @@ DIFFERENCE = ObjectDifference(REF, {"spec": {"size": 4}}, {"spec": {"size": 3}})
 class Warned:
     """A reconciler of a watch with `drift: warn`, whose resource has been reconciled."""
 
-    def __init__(
-        self, cluster: FakeCluster, watch: Watch = WARN, prune: PruneFunction | None = None
-    ) -> None:
+    def __init__(self, cluster: FakeCluster, watch: Watch = WARN) -> None:
         self.case = Case(watch, cluster)
         self.previews = 0
         self.failure = ""
         """The error of dry runs."""
-        self.case.depend(preview=self._preview, prune=prune)
+        self.case.depend(preview=self._preview)
 
     async def _preview(self, body: Json, _: Watch) -> Preview:
         self.previews += 1
@@ -107,17 +104,14 @@ async def test_a_change_is_applied_by_the_retry_of_its_run(warned: Warned) -> No
 
 async def test_a_refused_deletion_is_tried_again_by_a_run_that_writes() -> None:
     """Of an object that the role no longer writes, also by the next process."""
-    cluster, refused = FakeCluster(resource()), ["ConfigMap default/old: forbidden"]
-
-    async def prune(*_: object) -> PruneResult:
-        return PruneResult(refused=[*refused])
-
+    cluster = FakeCluster(resource())
     for causes in (SPEC, START):
-        warned = Warned(cluster, replace(WARN, prune=Prune()), prune=prune)
+        warned = Warned(cluster, replace(WARN, prune=Prune()))
+        warned.case.access.undeletable = ["ConfigMap default/old: forbidden"]
         await warned.reconcile(causes)
         await warned.reconcile(RETRY)
         assert (warned.runs, warned.previews) == (2, 0)
-    refused.clear()
+    warned.case.access.undeletable.clear()
     await warned.reconcile(RETRY)
     await warned.reconcile(RETRY)
     assert (warned.runs, warned.previews) == (3, 1)
