@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,8 +14,9 @@ from operator_runner import __version__
 from operator_runner.ansible.run_spec import METRIC_ADDRESS
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
-from operator_runner.kube.reviews import protection_of
+from operator_runner.kube.authorization import Reviews, require_permission
 from operator_runner.kube.session import Connection
+from operator_runner.net.serving_certificate import unverified_context
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.access import LocalAccess, published, url_of
@@ -72,15 +72,17 @@ async def open_metrics(
     """
     if (at := settings.metrics) is not None:
         key = secrets.token_urlsafe(32)
-        protection = protection_of(
-            api, secure=settings.metrics_secure, require_rbac=settings.metrics_require_rbac
-        )
+        reviews = Reviews(api) if settings.metrics_require_rbac else None
+        context = None
+        if settings.metrics_secure:
+            context = unverified_context("operator-runner metrics", ["localhost"])
         server = await serve_metrics(
             metrics,
             at.host,
             at.port,
             "--metrics-bind-address",
-            replace(protection, api_key=key),
+            require_permission(reviews, api_key=key),
+            context=context,
             runs=runs,
         )
         stack.push_async_callback(server.stop)

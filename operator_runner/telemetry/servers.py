@@ -11,7 +11,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import structlog
@@ -21,7 +21,6 @@ from aiohttp.typedefs import Handler, Middleware
 from operator_runner.core.errors import ConfigError
 from operator_runner.net.request_bodies import BodyReceiver
 from operator_runner.net.sockets import Connections, Listener, small_share
-from operator_runner.telemetry.authorization import Reviews, require_permission
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.api import RunsApi
 from operator_runner.telemetry.usermetrics import UserMetricError, UserMetrics
@@ -123,41 +122,31 @@ _MAX_METRIC_BYTES = 64 * 1024
 """Bytes of a request of osdk_metric."""
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """The protection of /metrics: none, TLS, or TLS and the API server's authorization."""
-
-    context: ssl.SSLContext | None = None
-    reviews: Reviews | None = None
-    api_key: str = field(default="", repr=False)
-    """Permits reading the API; empty: only reviews do."""
-
-
 async def serve_metrics(
     metrics: Metrics,
     host: str,
     port: int,
     flag: str,
-    protection: Protection | None = None,
+    check: Middleware,
     *,
+    context: ssl.SSLContext | None = None,
     runs: RunsApi | None = None,
 ) -> Listener:
     """Answer GET /metrics, and with `runs` the API beside it.
 
-    `flag` names the setting in errors; raises ConfigError as `serve`.
+    `check` rejects unauthorized requests; with a TLS `context` only HTTPS is served. `flag` names
+    the setting in errors; raises ConfigError as `serve`.
     """
 
     async def answer(request: web.Request) -> web.Response:
         body, content_type = metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    protection = protection or Protection()
-    check = require_permission(protection.reviews, api_key=protection.api_key)
     app = web.Application(middlewares=[check])
     app.router.add_get("/metrics", answer)
     if runs is not None:
         runs.add_routes(app)
-    return await serve(app, host, port, flag, protection.context)
+    return await serve(app, host, port, flag, context)
 
 
 async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listener | None:

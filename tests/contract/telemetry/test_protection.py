@@ -11,8 +11,9 @@ import aiohttp
 import pytest
 
 from operator_runner.kube.api import Api
-from operator_runner.kube.reviews import protection_of
+from operator_runner.kube.authorization import Reviews, require_permission
 from operator_runner.kube.session import connect
+from operator_runner.net.serving_certificate import unverified_context
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.access import TOKEN_HEADER
@@ -31,8 +32,11 @@ async def api(control_plane: Path) -> AsyncIterator[Api]:
 
 
 async def serve(api: Api, *, require_rbac: bool) -> Listener:
-    protection = protection_of(api, secure=True, require_rbac=require_rbac)
-    return await serve_metrics(Metrics("1"), LOOPBACK, 0, "--metrics-bind-address", protection)
+    check = require_permission(Reviews(api) if require_rbac else None)
+    context = unverified_context("operator-runner metrics", ["localhost"])
+    return await serve_metrics(
+        Metrics("1"), LOOPBACK, 0, "--metrics-bind-address", check, context=context
+    )
 
 
 async def scrape(server: Listener, token: str = "") -> tuple[int, str]:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK
+from operator_runner.kube.authorization import require_permission
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.servers import (
@@ -25,6 +26,7 @@ from operator_runner.telemetry.servers import (
 from tests.support.operator import free_port
 
 LOOPBACK = "127.0.0.1"
+OPEN = require_permission(None)
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ async def metrics_server() -> AsyncIterator[Listener]:
     """Serve the metrics of an operator that watches one kind."""
     metrics = Metrics("1.2.3")
     metrics.watching(GVK("cache.example.com", "v1", "Foo"), 1)
-    server = await serve_metrics(metrics, LOOPBACK, 0, "--metrics-bind-address")
+    server = await serve_metrics(metrics, LOOPBACK, 0, "--metrics-bind-address", OPEN)
     yield server
     await server.stop()
 
@@ -108,7 +110,7 @@ async def test_a_port_in_use_is_an_error_with_a_hint(metrics_server: Listener) -
     """The message names the flag, the address and another one to try."""
     port = metrics_server.port
     with pytest.raises(ConfigError) as caught:
-        await serve_metrics(Metrics("1"), LOOPBACK, port, "--metrics-bind-address")
+        await serve_metrics(Metrics("1"), LOOPBACK, port, "--metrics-bind-address", OPEN)
     text = str(caught.value)
     assert text.startswith(f"--metrics-bind-address={LOOPBACK}:{port}: cannot listen (")
     assert "(Address already in use); stop the process that uses the address" in text
@@ -122,7 +124,7 @@ async def test_an_address_of_another_machine_is_an_error_with_an_example(host: s
     with pytest.raises(
         ConfigError, match=rf"; set an address of this machine, such as {flag}=:80$"
     ):
-        await serve_metrics(Metrics("1"), host, 80, flag)
+        await serve_metrics(Metrics("1"), host, 80, flag, OPEN)
 
 
 async def test_any_port_of_every_interface_is_one_port() -> None:

@@ -14,19 +14,22 @@ import hashlib
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from operator_runner.core.errors import ApiError
+from operator_runner.core.model import Json
+from operator_runner.kube.api import Api
 from operator_runner.telemetry.runs.access import AUDIENCE, PERMISSION_PREFIX, PREFIX, TOKEN_HEADER
 
 _log = structlog.get_logger(__name__)
 
+_TIMEOUT_SECONDS = 10.0
+"""A scraper does not wait longer than that."""
 _ALLOWED_SECONDS = 60.0
 _DENIED_SECONDS = 10.0
 """Time that a decision is cached; a permission that was just granted should soon work."""
@@ -34,27 +37,52 @@ _MAX_DECISIONS = 1000
 """Decisions in the cache: any client can send invented tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """The user of a token, as in the status of a TokenReview."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-class Reviews(Protocol):
+class Reviews:
     """Reviews by the API server; each method raises ApiError if a review fails."""
 
-    async def user_of(self, token: str, audience: str = "") -> User | None:
-        """Return the user of a token, None if it is invalid or not for this audience."""
+    def __init__(self, api: Api) -> None:
+        """Send reviews with the operator's own permissions."""
+        self._api = api
+        self._own_name = ""
+
+    async def user_of(self, token: str, audience: str = "") -> Json | None:
+        """Return the user of a token as a TokenReview has it, None if the token is invalid.
+
+        With `audience`, a token is valid for that audience only, else for the API server's own.
+        """
+        spec: Json = {"token": token, **({"audiences": [audience]} if audience else {})}
+        status = await self._review("authentication.k8s.io", "TokenReview", spec)
+        if not status.get("authenticated"):
+            return None
+        if audience and audience not in (status.get("audiences") or ()):
+            return None
+        user: Json = status["user"]
+        return user
 
     async def own_name(self) -> str:
         """Return the name of the operator's own user."""
+        if not self._own_name:
+            status = await self._review("authentication.k8s.io", "SelfSubjectReview", None)
+            self._own_name = str((status.get("userInfo") or {}).get("username") or "")
+        return self._own_name
 
-    async def may(self, user: User, verb: str, path: str) -> bool:
-        """Return whether `user` may do `verb` on a non-resource path."""
+    async def may(self, user: Json, verb: str, path: str) -> bool:
+        """Return whether `user` may `verb` a non-resource URL."""
+        spec = {key: value for key, value in user.items() if key != "username"}
+        spec["user"] = user.get("username", "")
+        spec["nonResourceAttributes"] = {"path": path, "verb": verb}
+        status = await self._review("authorization.k8s.io", "SubjectAccessReview", spec)
+        return bool(status.get("allowed"))
+
+    async def _review(self, group: str, kind: str, spec: Json | None) -> Json:
+        body: Json = {"apiVersion": f"{group}/v1", "kind": kind}
+        answer = await self._api.request(
+            "POST",
+            f"/apis/{group}/v1/{kind.lower()}s",
+            body=body if spec is None else {**body, "spec": spec},
+            timeout=_TIMEOUT_SECONDS,
+        )
+        return answer.get("status") or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +145,15 @@ async def _decide(reviews: Reviews, token: str, audience: str, verb: str, path: 
         return _Decision(500, "Authentication failed")
     if user is None:
         return _UNAUTHORIZED
+    name = user.get("username", "")
     try:
         # Those who may create such tokens of the operator's account have all of its permissions.
-        is_own = bool(audience) and user.name == await reviews.own_name()
+        is_own = bool(audience) and name == await reviews.own_name()
         allowed = is_own or await reviews.may(user, verb, path)
     except ApiError as error:
         _log.error("Cannot review the access of a scraper", error=str(error), hint=_HINT)
-        return _Decision(500, f"Authorization for user {user.name} failed")
-    return (
-        _Decision(200) if allowed else _Decision(403, f"Authorization denied for user {user.name}")
-    )
+        return _Decision(500, f"Authorization for user {name} failed")
+    return _Decision(200) if allowed else _Decision(403, f"Authorization denied for user {name}")
 
 
 _HINT = (

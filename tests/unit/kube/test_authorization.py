@@ -10,12 +10,13 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from operator_runner.core.errors import Forbidden
-from operator_runner.telemetry.authorization import User, require_permission
+from operator_runner.core.model import Json
+from operator_runner.kube.authorization import Reviews, require_permission
 from operator_runner.telemetry.runs.access import AUDIENCE, TOKEN_HEADER
 
 
 @dataclass
-class Answers:
+class Answers(Reviews):
     """Responses of the API server: the users of tokens, and their permissions."""
 
     users: dict[str, str] = field(
@@ -25,22 +26,22 @@ class Answers:
     broken: set[str] = field(default_factory=set)
     asked: int = 0
 
-    async def user_of(self, token: str, audience: str = "") -> User | None:
+    async def user_of(self, token: str, audience: str = "") -> Json | None:
         self.asked += 1
         if audience:
             token = token.removesuffix(f" for {audience}")
         if "users" in self.broken:
             raise Forbidden("tokenreviews is forbidden", 403)
         name = self.users.get(token)
-        return None if name is None else User(name)
+        return None if name is None else {"username": name}
 
     async def own_name(self) -> str:
         return "operator"
 
-    async def may(self, user: User, verb: str, path: str) -> bool:
+    async def may(self, user: Json, verb: str, path: str) -> bool:
         if "rights" in self.broken:
             raise Forbidden("subjectaccessreviews is forbidden", 403)
-        return user.name in self.allowed and (verb, path) in {
+        return user["username"] in self.allowed and (verb, path) in {
             ("get", "/metrics"),
             ("get", "/operator-runner/api/v1/runs"),
         }
