@@ -30,37 +30,33 @@ Check: TypeAlias = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The result of one check; `problem` is None if it passed."""
-
-    name: str
-    problem: str | None
-
-    def __str__(self) -> str:
-        """One line, as Kubernetes' own probes write it."""
-        if self.problem is None:
-            return f"[+]{self.name} ok"
-        return f"[-]{self.name} failed: {self.problem}"
-
-
-@dataclass(frozen=True, slots=True)
 class HealthReport:
-    """All results of one probe; `probe` is `healthz` or `readyz`."""
+    """All results of one probe; `probe` is `healthz` or `readyz`.
+
+    `problems` has each check by name, with None if it passed.
+    """
 
     probe: str
-    results: tuple[CheckResult, ...]
+    problems: Mapping[str, str | None]
 
     @property
     def passed(self) -> bool:
         """True if no check failed."""
-        return all(result.problem is None for result in self.results)
+        return not any(problem is not None for problem in self.problems.values())
 
     def text(self, verbose: bool = False) -> str:
-        """`ok`, or a line for each check (`verbose` or failed) and one with the verdict."""
+        """`ok`, or a line for each check (`verbose` or failed) and one with the verdict.
+
+        The lines are those of Kubernetes' own probes.
+        """
         if self.passed and not verbose:
             return "ok"
+        lines = [
+            f"[+]{name} ok" if problem is None else f"[-]{name} failed: {problem}"
+            for name, problem in self.problems.items()
+        ]
         verdict = f"{self.probe} check {'passed' if self.passed else 'failed'}"
-        return "\n".join([*map(str, self.results), verdict, ""])
+        return "\n".join([*lines, verdict, ""])
 
 
 class HealthChecks:
@@ -72,8 +68,8 @@ class HealthChecks:
     """
 
     def __init__(self) -> None:
-        self._live: dict[str, Check] = {"ping": _ping}
-        self._ready: dict[str, Check] = {"ping": _ping}
+        self._live: dict[str, Check] = {"ping": lambda: None}
+        self._ready: dict[str, Check] = {"ping": lambda: None}
 
     def live(self, name: str, check: Check) -> None:
         """Add a check to /healthz; one that fails gets the process restarted."""
@@ -85,30 +81,24 @@ class HealthChecks:
 
     def healthz(self, only: str | None = None, exclude: Collection[str] = ()) -> HealthReport:
         """Run the liveness checks, or one. Raises KeyError if no check is named `only`."""
-        return _ask("healthz", self._live, only, exclude)
+        return _report("healthz", self._live, only, exclude)
 
     def readyz(self, only: str | None = None, exclude: Collection[str] = ()) -> HealthReport:
         """Run the readiness checks, or one. Raises KeyError if no check is named `only`."""
-        return _ask("readyz", self._ready, only, exclude)
+        return _report("readyz", self._ready, only, exclude)
 
 
-def _ping() -> None:
-    return None
-
-
-def _ask(
+def _report(
     probe: str, checks: Mapping[str, Check], only: str | None, exclude: Collection[str]
 ) -> HealthReport:
-    chosen = checks if only is None else {only: checks[only]}
-    results = (CheckResult(name, _ask_one(chosen[name])) for name in chosen if name not in exclude)
-    return HealthReport(probe, tuple(results))
-
-
-def _ask_one(check: Check) -> str | None:
-    try:
-        return check()
-    except Exception as error:  # noqa: BLE001  a check that breaks is a check that fails
-        return f"the check raised an error: {type(error).__name__}: {error}"
+    problems: dict[str, str | None] = {}
+    for name, check in (checks if only is None else {only: checks[only]}).items():
+        try:
+            if name not in exclude:
+                problems[name] = check()
+        except Exception as error:  # noqa: BLE001  a check that breaks is a check that fails
+            problems[name] = f"the check raised an error: {type(error).__name__}: {error}"
+    return HealthReport(probe, problems)
 
 
 _log = structlog.get_logger(__name__)

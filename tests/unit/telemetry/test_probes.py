@@ -30,7 +30,7 @@ def test_each_failing_check_is_listed() -> None:
     health = HealthChecks()
     health.live("queue", lambda: "stuck")
     health.live("forks", lambda: "gone")
-    assert [result.name for result in health.healthz().results if result.problem] == [
+    assert [name for name, problem in health.healthz().problems.items() if problem] == [
         *("queue", "forks"),
     ]
 
