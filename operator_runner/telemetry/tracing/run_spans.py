@@ -128,35 +128,19 @@ def spans_of_run(document: Json, parse: PathParser, server: Attributes) -> list[
 
     `server` are the attributes of the API server.
     """
-    tasks = _timed(document.get("tasks") or ())
+    tasks = [each for each in document.get("tasks") or () if {"started", "ended"} <= each.keys()]
+    times = [(_nanoseconds(each["started"]), _nanoseconds(each["ended"])) for each in tasks]
     requests: list[list[SpanData]] = [[] for _ in tasks]
     others: list[SpanData] = []
     for request in document.get("requests") or ():
         span = _request_span(request, parse, server)
-        index = _task_of(span, [times for _, times in tasks])
+        index = _task_of(span, times)
         (others if index is None else requests[index]).append(span)
     spans = [
-        _task_span(task, times, document, children)
-        for (task, times), children in zip(tasks, requests, strict=True)
+        _task_span(task, each, document, children)
+        for task, each, children in zip(tasks, times, requests, strict=True)
     ]
     return [*spans, *others]
-
-
-def _timed(tasks: Sequence[Json]) -> list[tuple[Json, tuple[int, int]]]:
-    """Return the tasks that have times, with their start and end.
-
-    A host executes one task at a time. Events of `meta` tasks have the start of the task before.
-    """
-    found = []
-    last_ends: dict[str, int] = {}
-    for task in tasks:
-        if "started" in task and "ended" in task:
-            start, end = _nanoseconds(task["started"]), _nanoseconds(task["ended"])
-            host = task.get("host", LOCALHOST)
-            start = max(start, min(last_ends.get(host, 0), end))
-            last_ends[host] = end
-            found.append((task, (start, end)))
-    return found
 
 
 def _task_of(request: SpanData, times: Sequence[tuple[int, int]]) -> int | None:
