@@ -19,7 +19,6 @@ import structlog
 
 from operator_runner.conversion import preserved_fields
 from operator_runner.conversion.preserved_fields import (
-    ABSENT,
     CannotPreserve,
     ConvertedFields,
     PreservedFields,
@@ -31,6 +30,7 @@ from operator_runner.conversion.preserved_fields import (
     same,
 )
 from operator_runner.core.model import GVK, Conversion, FieldPath, Json
+from operator_runner.core.object_diff import ABSENT
 
 Evaluate: TypeAlias = Callable[[str, Json], Any]
 """Evaluates a JMESPath expression on an object; raises ValueError."""

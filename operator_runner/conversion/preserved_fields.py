@@ -27,11 +27,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any
 
 from operator_runner.core.json_bounds import MAX_DEPTH, depth, prune, values_at
 from operator_runner.core.model import ANNOTATION_DOMAIN, FieldPath, Json
-from operator_runner.core.object_diff import canonical_json
+from operator_runner.core.object_diff import ABSENT, canonical_json
 
 _REVIEW_LEVELS = 3
 """Levels above each object, in the request as in the response."""
@@ -91,16 +91,6 @@ def check_result(value: Any) -> None:
     text = json.dumps(value).encode()
     if _IN_TEXT.search(_MARKED.sub(b"", text)):
         raise ValueError(f"values nested deeper than {MAX_DEPTH} levels cannot be made text")
-
-
-class _Absent:
-    """A missing field, as distinct from one that is null."""
-
-    def __repr__(self) -> str:
-        return "absent"
-
-
-ABSENT: Final = _Absent()
 
 
 def get(body: Json, path: FieldPath) -> Any:

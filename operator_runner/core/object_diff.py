@@ -207,14 +207,10 @@ def _masked(before: Json | None, after: Json | None) -> tuple[Json | None, Json 
             if side is not None and name in side:
                 other = values[1 - index]
                 side[name] = {
-                    key: mark if key in other and not _same(other[key], value) else _MASK
+                    key: mark if key in other and not _is_same(other[key], value) else _MASK
                     for key, value in values[index].items()
                 }
     return sides[0], sides[1]
-
-
-def _same(one: Any, other: Any) -> bool:
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

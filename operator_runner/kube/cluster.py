@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import structlog
 
-from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Forbidden, Invalid, NotFound
 from operator_runner.core.fencing import UNFENCED, Fence, Fences
 from operator_runner.core.labels import field_selector
@@ -62,7 +61,7 @@ class EventRecorder:
         self._api = api
         self._instance = _instance(is_shard=is_shard)
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
-        self._failures = Deduplicator()
+        self._is_failing = False
 
     async def emit(self, body: Json, spec: EventSpec, fence: Fence = UNFENCED) -> None:
         """Write an Event about the object `body`. Logs an ApiError instead of raising it.
@@ -72,12 +71,13 @@ class EventRecorder:
         try:
             await self._record(body, spec, fence)
         except ApiError as error:
-            if self._failures.is_new():
+            if not self._is_failing:
                 _log.warning(
                     "Cannot write Kubernetes Events", status=error.status, error=str(error)
                 )
+            self._is_failing = True
         else:
-            self._failures.reset()
+            self._is_failing = False
 
     async def _record(self, body: Json, spec: EventSpec, fence: Fence) -> None:
         key = (body["metadata"]["uid"], spec.reason, spec.note, spec.action, spec.cause)

@@ -20,6 +20,7 @@ import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
+from operator_runner.core.texts import printable
 
 _API_VERSIONS = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
 _INTERACTIVE_MODES = ("IfAvailable", "Never", "Always")
@@ -64,7 +65,7 @@ async def run_plugin(config: Json, cluster: Json) -> tuple[Json, datetime | None
         hint = config.get("installHint") or "install it, or add its directory to PATH"
         raise ConfigError(
             f"cannot start the credential plugin {command} ({error.strerror or error}): "
-            f"{_printable(str(hint))}"
+            f"{printable(str(hint))}"
         ) from error
     output, errors = await process.communicate()
     if process.returncode:
@@ -138,8 +139,3 @@ def _decode(output: bytes) -> Any:
     with suppress(ValueError):
         return json.loads(output)
     return yaml.load(output, yaml.CSafeLoader)
-
-
-def _printable(text: str) -> str:
-    """Return a text that cannot control a terminal."""
-    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)

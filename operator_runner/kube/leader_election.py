@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import structlog
 
-from operator_runner.core.errors import ApiError, ConfigError, Conflict, NotFound
+from operator_runner.core.errors import ApiError, Conflict, NotFound
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
@@ -68,11 +68,7 @@ class LeaderElector:
     """Leader election of one replica."""
 
     def __init__(self, api: Api, election: LeaderElection, namespace: str) -> None:
-        """Take part in the election of the Lease `namespace`/`election.lease_name`.
-
-        Raises ConfigError for a missing name and invalid durations.
-        """
-        _check(election)
+        """Take part in the election of the Lease `namespace`/`election.lease_name`."""
         self.identity = f"{socket.gethostname()}_{uuid4()}"
         self._api = api
         self._lease = LeaseKeeper(
@@ -168,15 +164,3 @@ class LeaderElector:
             lease = await api.request("PUT", self._lease.path, body=lease, timeout=timeout)
         self._observed.update(lease["spec"], time.monotonic())
         return lease
-
-
-def _check(election: LeaderElection) -> None:
-    if not election.lease_name:
-        raise ConfigError("leader election needs a Lease name: set --leader-election-id")
-    if not election.lease_duration > election.renew_deadline:
-        raise ConfigError(
-            f"--leader-elect-lease-duration ({election.lease_duration}) must be longer than "
-            f"--leader-elect-renew-deadline ({election.renew_deadline})"
-        )
-    if election.renew_deadline.total_seconds() <= 0:
-        raise ConfigError("--leader-elect-renew-deadline must be longer than zero")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from operator_runner.conversion.preserved_fields import ABSENT, merge
+from operator_runner.conversion.preserved_fields import merge
+from operator_runner.core.object_diff import ABSENT
 
 
 @pytest.mark.parametrize(

@@ -302,7 +302,7 @@ async def test_the_error_of_an_unusable_file_has_the_reason(
 async def test_a_missing_credential_plugin_is_named(nowhere: Path, hint: str) -> None:
     """The error has the program and the solution, that of the kubeconfig if it has one."""
     config = _with_plugin(command="absent-login", installHint=hint)
-    cure = r"brew install it\?\[1m" if hint else "install it, or add its directory to PATH"
+    cure = r"brew install it\\x1b\[1m" if hint else "install it, or add its directory to PATH"
 
     message = r"cannot start the credential plugin absent-login \(No such file or directory\)"
     with pytest.raises(ConfigError, match=f"{message}: {cure}"):

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import cast
-
 import pytest
 
-from operator_runner.core.errors import ConfigError
-from operator_runner.core.settings import LeaderElection
-from operator_runner.kube.api import Api
-from operator_runner.kube.leader_election import LeaderElector, ObservedLease
+from operator_runner.kube.leader_election import ObservedLease
 from operator_runner.kube.lease_keeper import claimed_spec
 
 HELD = {"holderIdentity": "other", "leaseDurationSeconds": 15, "leaseTransitions": 3}
@@ -56,23 +50,3 @@ def test_a_takeover_is_counted_and_a_renewal_is_not() -> None:
 def test_the_first_holder_of_a_new_lease_is_not_a_transition() -> None:
     """The count starts at zero."""
     assert claimed_spec({}, "me", 15)["leaseTransitions"] == 0
-
-
-@pytest.mark.parametrize(
-    ("election", "named"),
-    [
-        (LeaderElection(), "--leader-election-id"),
-        (
-            LeaderElection(lease_name="a", lease_duration=timedelta(seconds=10)),
-            "--leader-elect-lease-duration",
-        ),
-        (
-            LeaderElection(lease_name="a", renew_deadline=timedelta()),
-            "--leader-elect-renew-deadline",
-        ),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(election: LeaderElection, named: str) -> None:
-    """The error names the flag to correct."""
-    with pytest.raises(ConfigError, match=named):
-        LeaderElector(cast("Api", None), election, "default")
