@@ -21,7 +21,7 @@ import yaml
 from aiohttp import web
 
 from bench.api import Api
-from operator_runner.net.certificate_authority import CertificateLifetimes, renew
+from operator_runner.net.certificates import CertificateLifetimes, renew
 
 _HOP_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "authorization"}
 _AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type")

@@ -16,7 +16,7 @@ from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.authorization import Reviews, require_permission
 from operator_runner.kube.session import Connection
-from operator_runner.net.serving_certificate import unverified_context
+from operator_runner.net.certificates import unverified_context
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.access import LocalAccess, published, url_of

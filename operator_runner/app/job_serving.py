@@ -20,7 +20,7 @@ from operator_runner.core.settings import Address, JobSettings, Settings
 from operator_runner.core.slot_assignment import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.certificate_sources import SecretCertificates
-from operator_runner.net.certificate_authority import CertificateLifetimes
+from operator_runner.net.certificates import CertificateLifetimes
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 

@@ -61,9 +61,8 @@ from operator_runner.core.settings import ServerStart, Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.operator_condition import OperatorCondition
 from operator_runner.kube.session import Connection, connect
-from operator_runner.olm import OperatorConditionReporter
+from operator_runner.olm import OperatorCondition, OperatorConditionReporter
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.drift import ON_REQUEST
 from operator_runner.reconcile.other_writers import OtherWriters

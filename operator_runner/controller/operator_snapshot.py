@@ -11,9 +11,9 @@ from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.model import Json, ObjectRef, Watch
-from operator_runner.core.operator_state import DriftEntry, QueueEntry, ScheduleEntry
 from operator_runner.core.resource_states import ResourceStates
 from operator_runner.reconcile.drift import drift_entries
+from operator_runner.telemetry.runs.api import DriftEntry, QueueEntry, ScheduleEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
-from operator_runner.core.operator_state import QueueEntry
 from operator_runner.core.settings import BackoffSettings, Concurrency
+from operator_runner.telemetry.runs.api import QueueEntry
 
 _log = structlog.get_logger(__name__)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from operator_runner.net.certificate_authority import expiry
-from operator_runner.net.serving_certificate import load_cert_chain
+from operator_runner.net.certificates import expiry, load_cert_chain
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 _CHECK_SECONDS = 5.0

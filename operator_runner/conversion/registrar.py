@@ -25,7 +25,7 @@ from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.model import GVK, Conversion, FieldPath, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.certificate_sources import CertificateSource
-from operator_runner.net.certificate_authority import CertificateBundle
+from operator_runner.net.certificates import CertificateBundle
 
 _NO_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 

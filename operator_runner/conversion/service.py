@@ -31,7 +31,7 @@ from operator_runner.kube.certificate_sources import (
     SecretCertificates,
 )
 from operator_runner.kube.discovery import Discovery
-from operator_runner.net.certificate_authority import CertificateLifetimes
+from operator_runner.net.certificates import CertificateLifetimes
 from operator_runner.net.sockets import reachable_host
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.servers import HealthChecks

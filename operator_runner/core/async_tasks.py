@@ -1,10 +1,10 @@
-"""Tasks of asyncio that are ended together, and threads that are not abandoned."""
+"""Tasks of asyncio that are ended together, and calls in threads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -52,3 +52,23 @@ async def finish_in_thread(function: Callable[[*_Args], _Result], *args: *_Args)
     if cancelled is not None:
         raise cancelled from waiting.exception()
     return waiting.result()
+
+
+class WorkerThread:
+    """A single thread with a queue, for CPU-bound work that must not delay probes and watches.
+
+    A second thread would wait for the interpreter's lock. Callers limit each run to one queued
+    call.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
+
+    async def call(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
+        """Run `function` in the thread; return its result or raise its exception."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, function, *args)
+
+    def close(self) -> None:
+        """Cancel queued calls; a running one is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

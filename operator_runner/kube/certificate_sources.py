@@ -17,7 +17,7 @@ import structlog
 from operator_runner.core.errors import Conflict, NotFound
 from operator_runner.core.model import Json
 from operator_runner.kube.api import Api
-from operator_runner.net.certificate_authority import CertificateBundle, CertificateLifetimes, renew
+from operator_runner.net.certificates import CertificateBundle, CertificateLifetimes, renew
 
 _ATTEMPTS = 5
 SECRET_KEYS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
@@ -30,7 +30,7 @@ class CertificateSource(Protocol):
     """Provides the certificates of a server."""
 
     async def current(self, names: Sequence[str], *, is_published: bool) -> CertificateBundle:
-        """Return the certificates to use, renewed if due; see `certificate_authority.renew`.
+        """Return the certificates to use, renewed if due; see `certificates.renew`.
 
         Raises ApiError.
         """

@@ -21,6 +21,7 @@ import structlog
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import UNFENCED, Fence, WritePermit
@@ -29,7 +30,6 @@ from operator_runner.core.model import RunApiRequest
 from operator_runner.kube.api import JSON, Api, is_watch
 from operator_runner.kube.credentials import is_impersonation
 from operator_runner.kube.session import Connection, fenced_by
-from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import bodies, tunnel
 from operator_runner.proxy.bodies import (
     DecodingError,

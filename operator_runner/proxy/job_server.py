@@ -21,7 +21,7 @@ from aiohttp import hdrs, web
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.settings import Address
-from operator_runner.net.serving_certificate import load_cert_chain
+from operator_runner.net.certificates import load_cert_chain
 from operator_runner.net.sockets import Connections, Listener, abort
 from operator_runner.proxy.run_tokens import Grant, token_digest
 from operator_runner.proxy.server import Proxy, set_up_runner

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 import structlog
 from aiohttp import hdrs
 
+from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.core.errors import ApiError
 from operator_runner.core.json_bounds import MAX_DEPTH, Pruner, height, shorten
 from operator_runner.core.model import GVK, FieldChange, Json, ObjectRef, Watch
 from operator_runner.kube.api import JSON
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.object_readiness import Health, health_of
-from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import DecodingError, decode_json, is_quick, media_type
 from operator_runner.proxy.field_changes import field_changes
 from operator_runner.proxy.ownership import (

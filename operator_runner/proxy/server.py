@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 from aiohttp import hdrs, web
 
+from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import GVK, Json, ObjectRef, Prune, Watch
@@ -32,8 +33,7 @@ from operator_runner.core.texts import truncated
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection
-from operator_runner.kube.worker_thread import WorkerThread
-from operator_runner.net.serving_certificate import server_context
+from operator_runner.net.certificates import server_context
 from operator_runner.net.sockets import Connections, Listener
 from operator_runner.proxy.applyset import candidates
 from operator_runner.proxy.dry_run.overlay import DryRun

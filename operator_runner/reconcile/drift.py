@@ -14,7 +14,6 @@ import structlog
 
 from operator_runner.core.model import Cause, Drift, Json, Trigger, Watch, generation_of
 from operator_runner.core.object_diff import ObjectDifference, summarize
-from operator_runner.core.operator_state import DriftEntry
 from operator_runner.core.resource_states import ResourceState, ResourceStates
 from operator_runner.core.texts import truncated
 from operator_runner.reconcile.annotations import (
@@ -36,6 +35,7 @@ from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.results import Failed, NoRun, ReconcileResult, Succeeded
 from operator_runner.reconcile.status import StatusWriter
+from operator_runner.telemetry.runs.api import DriftEntry
 
 _log = structlog.get_logger(__name__)
 DRIFTED = "Drifted"

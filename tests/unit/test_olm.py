@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.kube.operator_condition import Condition, with_condition
-from operator_runner.olm import upgradeable_condition
+from operator_runner.olm import Condition, upgradeable_condition, with_condition
 
 DB = GVK("example.com", "v1", "Db")
 GOOD = upgradeable_condition(())

@@ -28,7 +28,7 @@ from operator_runner.ansible.patches.registry import PATCHES
 from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
 from operator_runner.core.ansible_modules import Trait, modules_with
 from operator_runner.core.imports import import_lazily, without_garbage_collection
-from operator_runner.net import serving_certificate
+from operator_runner.net import certificates
 
 _CORE_API = "kubernetes.client.api.core_v1_api"
 _CORE_API_CLASS = "CoreV1Api"
@@ -238,7 +238,7 @@ def _start_openssl(scratch: Path) -> None:
     Raises ssl.SSLError.
     """
     authority = scratch / "tls.crt"
-    server_context = serving_certificate.server_context(authority, [_SERVER_NAME])
+    server_context = certificates.server_context(authority, [_SERVER_NAME])
     client_context = ssl.create_default_context(cafile=str(authority))
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context.wrap_bio(to_client, to_server, server_hostname=_SERVER_NAME)

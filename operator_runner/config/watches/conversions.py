@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.diagnostics import Location
+from operator_runner.config.watches.document import Location
 from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.model import Conversion, FieldPath
 

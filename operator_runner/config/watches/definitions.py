@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.diagnostics import Location
-from operator_runner.config.watches.document import YamlValue
+from operator_runner.config.watches.document import Location, YamlValue
 from operator_runner.config.watches.map_reader import MapReader
 
 KEY = "define"

@@ -1,4 +1,4 @@
-"""Parse the YAML of watches.yaml into a tree with line numbers.
+"""Parse the YAML of watches.yaml into a tree with line numbers, and collect its problems.
 
 References to environment variables in its text are replaced before. The rules are those of Go's
 os.Expand, with which ansible-operator does this: `$NAME` and `${NAME}`, the one-letter names of a
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import yaml
@@ -22,7 +22,39 @@ from yaml.parser import Parser
 from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner
 
-from operator_runner.config.watches.diagnostics import Diagnostics, Location
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Position in the file: a line, and the path of the value, such as `[2].finalizer.name`."""
+
+    line: int
+    path: str = ""
+
+    def child(self, name: str) -> Location:
+        """Return the location of a missing key: the line of its map."""
+        return Location(self.line, f"{self.path}.{name}" if self.path else name)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """Problems, which keep the operator from starting, and warnings, which do not."""
+
+    file: str
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def problem(self, location: Location, text: str) -> None:
+        """Add a problem; `text` has the problem and, after a semicolon, the hint."""
+        self.problems.append(self._line(location, text))
+
+    def warning(self, location: Location, text: str) -> None:
+        """Add a warning, worded like a problem."""
+        self.warnings.append(self._line(location, text))
+
+    def _line(self, location: Location, text: str) -> str:
+        where = f"{self.file}:{location.line}: "
+        return f"{where}{location.path}: {text}" if location.path else where + text
+
 
 _PLAIN = "plain"
 _TEXT = "tag:yaml.org,2002:str"

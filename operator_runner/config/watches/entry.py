@@ -10,8 +10,7 @@ from pathlib import Path
 
 from operator_runner.config.watches import definitions, expressions
 from operator_runner.config.watches.conversions import ConversionReader
-from operator_runner.config.watches.diagnostics import Diagnostics, Location
-from operator_runner.config.watches.document import YamlValue
+from operator_runner.config.watches.document import Diagnostics, Location, YamlValue
 from operator_runner.config.watches.execution import read_execution
 from operator_runner.config.watches.keys import (
     ENTRY_KEYS,

@@ -13,8 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from operator_runner.config.watches.diagnostics import Diagnostics
-from operator_runner.config.watches.document import YamlValue
+from operator_runner.config.watches.document import Diagnostics, YamlValue
 from operator_runner.config.watches.map_reader import MapReader
 from operator_runner.core.model import Drift, JobTemplate
 from operator_runner.core.object_names import LABEL_PATTERN

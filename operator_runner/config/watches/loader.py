@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.config.watches.diagnostics import Diagnostics, Location
-from operator_runner.config.watches.document import expand, parse
+from operator_runner.config.watches.document import Diagnostics, Location, expand, parse
 from operator_runner.config.watches.entry import EntryReader
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.selection import with_watched_versions

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from operator_runner.config.watches.diagnostics import Diagnostics, Location
-from operator_runner.config.watches.document import YamlValue
+from operator_runner.config.watches.document import Diagnostics, Location, YamlValue
 from operator_runner.config.watches.keys import Key, Shape
 from operator_runner.core.durations import DURATION_HINT, parse_duration
 from operator_runner.core.model import GVK, Json

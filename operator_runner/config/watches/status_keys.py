@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.diagnostics import Location
+from operator_runner.config.watches.document import Location
 from operator_runner.config.watches.keys import NAME_PATTERN
 from operator_runner.config.watches.map_reader import MapReader, required_gvk
 from operator_runner.core.model import DeclaredCondition, DeclaredStatus, WakeOn, Watch

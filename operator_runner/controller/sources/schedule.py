@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.config.watches.selection import is_selected
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger, Watch, uid_of
-from operator_runner.core.operator_state import ScheduleEntry
 from operator_runner.core.timetable import TickRecord, Timetable, format_time
+from operator_runner.telemetry.runs.api import ScheduleEntry
 
 _MAX_SLEEP_SECONDS = 30.0
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from operator_runner.config.watches import trigger_targets
+from operator_runner.config.watches import selection
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.wake_on_fields import (
     NO_FIELDS,
@@ -192,7 +192,7 @@ class _Rule:
             "trigger objects",
             selector_text(self._trigger.selector),
             self._evaluate,
-            trigger_targets.needs_whole_objects(self._trigger) or bool(self._coalescing.chosen),
+            selection.needs_whole_objects(self._trigger) or bool(self._coalescing.chosen),
         )
 
     # Resources -----------------------------------------------------------------------
@@ -214,7 +214,7 @@ class _Rule:
 
     def _selections_of(self, ref: ObjectRef, body: Json) -> tuple[Selection, ...]:
         try:
-            requirements = trigger_targets.selected_by(body, self._trigger)
+            requirements = selection.selected_by(body, self._trigger)
         except ExpressionError as error:
             uid = uid_of(body)
             if self._unselectable.get(ref) != (uid, str(error)):
@@ -236,7 +236,7 @@ class _Rule:
 
     def _evaluate(self, body: Json) -> _Extract:
         try:
-            targets = trigger_targets.targets_of(body, self._trigger)
+            targets = selection.targets_of(body, self._trigger)
         except ExpressionError as error:
             return _Extract(error)
         if targets is None or not self._coalescing.chosen:

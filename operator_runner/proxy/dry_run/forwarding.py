@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import hdrs, web
 
+from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.kube.api import Api, continue_token, is_watch
-from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import is_unsupported, media_type
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, Selectors
 from operator_runner.proxy.dry_run.sending import (

@@ -14,10 +14,10 @@ import aiohttp
 from aiohttp import hdrs, web
 
 from operator_runner.core import json_bounds
+from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.core.model import Json
 from operator_runner.kube.api import JSON
 from operator_runner.kube.session import Connection
-from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import protobuf
 from operator_runner.proxy.bodies import (
     PROTOBUF,

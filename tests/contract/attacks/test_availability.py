@@ -16,7 +16,7 @@ from aiohttp import web
 
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, LocalRun
 from operator_runner.core.errors import RunError
-from operator_runner.net.serving_certificate import server_context
+from operator_runner.net.certificates import server_context
 from operator_runner.net.sockets import Connections, Listener
 
 LOOPBACK = "127.0.0.1"

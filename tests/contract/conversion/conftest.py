@@ -22,7 +22,7 @@ from operator_runner.core.model import GVK, Conversion, Json
 from operator_runner.kube.api import Api
 from operator_runner.kube.certificate_sources import CertificateSource, InMemoryCertificates
 from operator_runner.kube.session import connect
-from operator_runner.net.certificate_authority import CertificateLifetimes
+from operator_runner.net.certificates import CertificateLifetimes
 
 SHORT = CertificateLifetimes(
     dt.timedelta(seconds=18), dt.timedelta(seconds=15), dt.timedelta(seconds=3)

@@ -13,7 +13,7 @@ import pytest
 
 from operator_runner.conversion.certificates import CertificateFiles, ServingCertificate
 from operator_runner.conversion.server import serve_conversions
-from operator_runner.net.certificate_authority import CertificateBundle, CertificateLifetimes, renew
+from operator_runner.net.certificates import CertificateBundle, CertificateLifetimes, renew
 from tests.contract.conversion.conftest import until
 
 

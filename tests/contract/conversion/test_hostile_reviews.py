@@ -15,7 +15,7 @@ from operator_runner.config.watches.expressions import evaluate
 from operator_runner.conversion.converter import Converter
 from operator_runner.conversion.server import memory_for, serve_conversions
 from operator_runner.core.model import GVK, Conversion
-from operator_runner.net.serving_certificate import unverified_context
+from operator_runner.net.certificates import unverified_context
 from operator_runner.net.sockets import Listener
 
 GROUP = "shop.example.com"

@@ -12,7 +12,7 @@ from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.certificate_sources import SecretCertificates
-from operator_runner.net.certificate_authority import CertificateBundle, CertificateLifetimes
+from operator_runner.net.certificates import CertificateBundle, CertificateLifetimes
 from tests.contract.conversion.conftest import SHORT, Kind, served, serving, until
 
 

@@ -17,7 +17,7 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection, connect
-from operator_runner.net.serving_certificate import server_context
+from operator_runner.net.certificates import server_context
 from tests.contract.kube.scripted import kubeconfig
 from tests.fakes.term import Clock
 from tests.support.kubectl import Kubectl

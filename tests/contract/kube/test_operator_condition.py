@@ -16,9 +16,13 @@ from structlog.testing import capture_logs
 from operator_runner.core.model import GVK, Json, RunContent, Watch
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
-from operator_runner.kube.operator_condition import Condition, OperatorCondition
 from operator_runner.kube.session import Connection, connect
-from operator_runner.olm import OperatorConditionReporter, upgradeable_condition
+from operator_runner.olm import (
+    Condition,
+    OperatorCondition,
+    OperatorConditionReporter,
+    upgradeable_condition,
+)
 from tests.contract.kube.scripted import kubeconfig
 from tests.contract.kube.waiting import until
 from tests.fakes.term import Clock, held_term

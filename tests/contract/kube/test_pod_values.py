@@ -9,8 +9,7 @@ import json
 
 import pytest
 
-from operator_runner.config.watches.diagnostics import Diagnostics, Location
-from operator_runner.config.watches.document import YamlValue
+from operator_runner.config.watches.document import Diagnostics, Location, YamlValue
 from operator_runner.config.watches.execution import check_resources
 from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json

@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 
 from operator_runner.net import sockets as module
-from operator_runner.net.serving_certificate import server_context
+from operator_runner.net.certificates import server_context
 from operator_runner.net.sockets import Connections, Listener, large_share, small_share
 
 LOOPBACK = "127.0.0.1"

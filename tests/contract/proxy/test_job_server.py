@@ -19,7 +19,7 @@ from operator_runner.core.model import Json
 from operator_runner.core.settings import Address
 from operator_runner.kube.certificate_sources import InMemoryCertificates
 from operator_runner.kube.session import Connection
-from operator_runner.net.certificate_authority import CertificateBundle, CertificateLifetimes
+from operator_runner.net.certificates import CertificateBundle, CertificateLifetimes
 from operator_runner.proxy import job_server
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from operator_runner.net.serving_certificate import server_context
+from operator_runner.net.certificates import server_context
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.servers import serve
 

@@ -13,7 +13,7 @@ import pytest
 from operator_runner.kube.api import Api
 from operator_runner.kube.authorization import Reviews, require_permission
 from operator_runner.kube.session import connect
-from operator_runner.net.serving_certificate import unverified_context
+from operator_runner.net.certificates import unverified_context
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.runs.access import TOKEN_HEADER

@@ -19,8 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.selection import blocks_upgrade, is_selected
-from operator_runner.config.watches.trigger_targets import selected_by, targets_of
+from operator_runner.config.watches.selection import (
+    blocks_upgrade,
+    is_selected,
+    selected_by,
+    targets_of,
+)
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.primary_events import SeenResources
 from operator_runner.controller.sources.primary import PrimaryWatcher

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cryptography import x509
 
-from operator_runner.net.certificate_authority import (
+from operator_runner.net.certificates import (
     CertificateBundle,
     CertificateLifetimes,
     expiry,

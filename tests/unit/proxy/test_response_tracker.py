@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.core.model import Json, RunContent, Watch
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.ownership import Owner
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.response_tracker import ResponseTracker, TrackedRequest

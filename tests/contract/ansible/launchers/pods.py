@@ -24,7 +24,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.certificate_sources import SecretCertificates
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import connect
-from operator_runner.net.certificate_authority import CertificateLifetimes
+from operator_runner.net.certificates import CertificateLifetimes
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import Recorder, config_map

@@ -13,8 +13,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from operator_runner.config.watches import load, schema
-from operator_runner.config.watches.diagnostics import Diagnostics
-from operator_runner.config.watches.document import Expanded, expand, parse
+from operator_runner.config.watches.document import Diagnostics, Expanded, expand, parse
 from operator_runner.config.watches.keys import ENTRY_KEYS, Key
 from operator_runner.core.errors import ConfigError
 

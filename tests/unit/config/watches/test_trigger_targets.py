@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operator_runner.config.watches.expressions import top_level_fields
-from operator_runner.config.watches.trigger_targets import (
+from operator_runner.config.watches.selection import (
     needs_whole_objects,
     selected_by,
     targets_of,
