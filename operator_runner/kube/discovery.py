@@ -16,61 +16,47 @@ from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import Api
 
-_NEAR = 0.85
-"""Similarity of kinds in different groups of which one is a misspelling of the other."""
-_OR_INSTALL = " If not, install its CRD with `kubectl apply -f`"
+_NEAR, _NEAR_IN_GROUP = 0.85, 0.6
+"""Similarity of kinds of which one is a misspelling of the other: in any groups, and in groups that
+are as similar themselves."""
 
 
 def explain_missing(gvk: GVK, served: Collection[GVK]) -> str:
     """Return cause and hint for a kind that is not among the `served` ones.
 
-    Cases, in this order: another version or spelling of the kind in its group, the kind in a
-    group of a similar name, a similar kind in its group, a very similar kind in any group.
+    Another version or spelling of the kind in its group; else the most similar kind and group.
     """
-    same_group = [each for each in served if each.group == gvk.group]
-    if same_kind := _of_kind(gvk.kind, same_group):
-        (kind, versions), *_ = same_kind.items()
-        if kind == gvk.kind:
-            return f"it is served in {_joined(versions)}; correct `version`, or add it to the CRD"
-        return _did_you_mean(gvk.group, kind, versions)
-    groups = {each.group: None for each in served if each.kind.lower() == gvk.kind.lower()}
-    if group := _nearest(gvk.group, groups):
-        found = [each for each in served if each.group == group]
-        (kind, versions), *_ = _of_kind(gvk.kind, found).items()
-        return _did_you_mean(group, kind, versions) + _OR_INSTALL
-    if near := _nearest(gvk.kind, {each.kind: None for each in same_group}):
-        return _did_you_mean(gvk.group, near, _of_kind(near, same_group)[near]) + _OR_INSTALL
-    kinds = {each.kind: each.group for each in served if each.kind.lower() != gvk.kind.lower()}
-    if near := _nearest(gvk.kind, kinds, _NEAR):
-        found = [each for each in served if each.group == kinds[near]]
-        return _did_you_mean(kinds[near], near, _of_kind(near, found)[near]) + _OR_INSTALL
-    return "its CRD is missing; install it with `kubectl apply -f`"
-
-
-def _of_kind(kind: str, served: Collection[GVK]) -> dict[str, list[str]]:
-    """Return the spellings of a kind, which may differ in case, with their versions."""
-    found: dict[str, list[str]] = {}
+    in_group = [each for each in served if each.group == gvk.group]
+    if any(each.kind == gvk.kind for each in in_group):
+        return f"it is served in {_versions(gvk, served)}; correct `version`, or add it to the CRD"
+    for each in in_group:
+        if each.kind.lower() == gvk.kind.lower():
+            return _did_you_mean(each, served)
+    near: dict[GVK, float] = {}
     for each in served:
-        if each.kind.lower() == kind.lower():
-            found.setdefault(each.kind, []).append(each.version)
-    return {kind: found.pop(kind), **found} if kind in found else found
+        kind, group = _similarity(gvk.kind, each.kind), _similarity(gvk.group, each.group)
+        # The same kind of quite another group is another kind.
+        if min(kind, group) >= _NEAR_IN_GROUP or _NEAR <= kind < 1:
+            near[each] = kind + group
+    if not near:
+        return "its CRD is missing; install it with `kubectl apply -f`"
+    nearest = max(near, key=near.__getitem__)
+    hint = " If not, install its CRD with `kubectl apply -f`"
+    return _did_you_mean(nearest, served) + hint
 
 
-def _did_you_mean(group: str, kind: str, versions: list[str]) -> str:
-    in_group = f" in group {group}" if group else ""
-    return f"did you mean {kind}{in_group}, served in {_joined(versions)}?"
+def _similarity(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one.lower(), other.lower()).ratio()
 
 
-def _nearest(name: str, names: Collection[str], cutoff: float = 0.6) -> str | None:
-    """Return the most similar name, ignoring case."""
-    lower = {each.lower(): each for each in names}
-    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
-    return lower[near[0]] if near else None
-
-
-def _joined(versions: list[str]) -> str:
-    *first, last = versions
+def _versions(kind: GVK, served: Collection[GVK]) -> str:
+    *first, last = (x.version for x in served if (x.group, x.kind) == (kind.group, kind.kind))
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _did_you_mean(kind: GVK, served: Collection[GVK]) -> str:
+    in_group = f" in group {kind.group}" if kind.group else ""
+    return f"did you mean {kind.kind}{in_group}, served in {_versions(kind, served)}?"
 
 
 _AGGREGATED = (

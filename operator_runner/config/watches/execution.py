@@ -20,10 +20,16 @@ from operator_runner.core.object_names import LABEL_PATTERN
 
 NAMED_OBJECTS = {"volumes": ("name",), "volumeMounts": ("name", "mountPath")}
 """Required fields of the objects in these lists."""
-TEMPLATE_FIELDS = ("metadata", "spec")
-TEMPLATE_MAPS = {"metadata": ("labels",), "spec": ("nodeSelector",)}
-TEMPLATE_LISTS = ("containers", "volumes", "tolerations")
-"""Maps, and lists of maps in the spec, to which the keys of `execution.job` are added."""
+POD_TEMPLATE: Mapping[str, Any] = {
+    "metadata": {"labels": {}},
+    "spec": {
+        "nodeSelector": {},
+        "containers": [{"volumeMounts": [{}]}],
+        "volumes": [{}],
+        "tolerations": [{}],
+    },
+}
+"""Maps, and lists of maps, of a Pod template to which the keys of `execution.job` are added."""
 _CONTAINER = "run"
 _OWN_FIELDS = ("image", "command", "args")
 """Fields of the container that have other keys, or are the runner's."""
@@ -105,13 +111,9 @@ def _named(job: MapReader, key: str) -> tuple[dict[str, Any], ...]:
 def _template(job: MapReader) -> dict[str, Any]:
     template = job.mapping("template")
     for name in template:
-        if name not in TEMPLATE_FIELDS:
+        if name not in POD_TEMPLATE:
             job.problem("template", f"{name} is not a field of a Pod template; write it in `spec`")
-    for name in TEMPLATE_FIELDS:
-        if not isinstance(template.get(name) or {}, Mapping):
-            job.problem("template", f"{name} must be a map of keys and values")
-            return {}
-    problems = list(_wrong_types(template))
+    problems = list(_wrong_types(template, POD_TEMPLATE))
     for problem in problems:
         job.problem("template", problem)
     if problems:
@@ -125,26 +127,21 @@ def _template(job: MapReader) -> dict[str, Any]:
     return template
 
 
-def _wrong_types(template: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_types(fields: Mapping[str, Any], shape: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the fields that the runner adds to; the API server checks others."""
-    for part, names in TEMPLATE_MAPS.items():
-        for name in names:
-            value = (template.get(part) or {}).get(name)
-            if not isinstance({} if value is None else value, Mapping):
-                yield f"{name} must be a map of keys and values"
-    spec = template.get("spec") or {}
-    lists = [(name, spec.get(name)) for name in TEMPLATE_LISTS]
-    containers = spec.get("containers")
-    lists += [
-        ("volumeMounts", each.get("volumeMounts"))
-        for each in (containers if isinstance(containers, list) else ())
-        if isinstance(each, Mapping)
-    ]
-    for name, value in lists:
-        if not isinstance([] if value is None else value, list):
+    for name, inner in shape.items():
+        value, is_list = fields.get(name), isinstance(inner, list)
+        if value is None:
+            continue
+        if is_list and not isinstance(value, list):
             yield f"{name} must be a list"
-        elif not all(isinstance(each, Mapping) for each in value or ()):
-            yield f"each item of {name} must be a map of keys and values"
+            continue
+        for each in value if is_list else [value]:
+            if isinstance(each, Mapping):
+                yield from _wrong_types(each, inner[0] if is_list else inner)
+            else:
+                of_what = f"each item of {name}" if is_list else name
+                yield f"{of_what} must be a map of keys and values"
 
 
 _LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"

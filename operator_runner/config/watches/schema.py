@@ -9,14 +9,13 @@ warnings. It does not check the value of such a key.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from operator_runner.config.watches.definitions import NAME as DEFINED_NAME
 from operator_runner.config.watches.execution import (
     NAMED_OBJECTS,
-    TEMPLATE_FIELDS,
-    TEMPLATE_LISTS,
-    TEMPLATE_MAPS,
+    POD_TEMPLATE,
 )
 from operator_runner.config.watches.keys import (
     ENTRY_KEYS,
@@ -134,16 +133,19 @@ def _close_job(properties: Json) -> None:
             "required": list(required),
             "properties": filled,
         }
-    a_map = {"type": ["object", "null"]}
-    maps = {"type": ["array", "null"], "items": {"type": "object"}}
-    with_mounts = {"type": "object", "properties": {"volumeMounts": maps}}
-    parts: dict[str, Json] = {
-        part: {**a_map, "properties": dict.fromkeys(TEMPLATE_MAPS[part], a_map)}
-        for part in TEMPLATE_FIELDS
-    }
-    parts["spec"]["properties"] |= dict.fromkeys(TEMPLATE_LISTS, maps)
-    parts["spec"]["properties"]["containers"] = {**maps, "items": with_mounts}
-    properties["template"] |= {"properties": parts, "additionalProperties": False}
+    properties["template"] |= {**_shaped(POD_TEMPLATE), "additionalProperties": False}
+
+
+def _shaped(shape: Mapping[str, Any]) -> Json:
+    """Return the schema of a map with these maps, and lists of maps."""
+    properties: Json = {}
+    for name, inner in shape.items():
+        if isinstance(inner, list):
+            items = {"type": "object", **_shaped(inner[0])}
+            properties[name] = {"type": ["array", "null"], "items": items}
+        else:
+            properties[name] = {"type": ["object", "null"], **_shaped(inner)}
+    return {"properties": properties}
 
 
 def _no_preview_of_jobs() -> Json:
