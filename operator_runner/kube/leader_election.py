@@ -20,11 +20,11 @@ from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
 from operator_runner.kube.lease_keeper import (
-    LEASE,
     RELEASE_TIMEOUT_SECONDS,
     LeaseAttempt,
     LeaseKeeper,
     claimed_spec,
+    lease_object,
     timestamp,
 )
 
@@ -148,12 +148,8 @@ class LeaderElector:
         try:
             lease = await api.request("GET", self._lease.path, timeout=timeout)
         except NotFound:
-            lease = {
-                "apiVersion": LEASE.api_version,
-                "kind": LEASE.kind,
-                "metadata": {"name": self._lease.name, "namespace": self._lease.namespace},
-                "spec": claimed_spec({}, self.identity, self._lease.seconds),
-            }
+            spec = claimed_spec({}, self.identity, self._lease.seconds)
+            lease = lease_object(self._lease.name, self._lease.namespace, spec)
             lease = await api.request("POST", self._lease.collection, body=lease, timeout=timeout)
         else:
             self._observed.update(lease.get("spec") or {}, time.monotonic())

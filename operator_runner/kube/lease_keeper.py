@@ -251,6 +251,16 @@ def claimed_spec(spec: Json, identity: str, seconds: int) -> Json:
     }
 
 
+def lease_object(name: str, namespace: str, spec: Json, **metadata: Json) -> Json:
+    """Return a Lease with this spec and further fields of its metadata."""
+    return {
+        "apiVersion": LEASE.api_version,
+        "kind": LEASE.kind,
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": spec,
+    }
+
+
 def epoch_of(lease: Json) -> Epoch:
     """Return the epoch of a held Lease."""
     return str(lease["metadata"]["uid"]), int(lease["spec"].get("leaseTransitions") or 0)

@@ -23,11 +23,11 @@ from operator_runner.core.slot_assignment import (
 )
 from operator_runner.kube.api import Api
 from operator_runner.kube.lease_keeper import (
-    LEASE,
     RELEASE_TIMEOUT_SECONDS,
     LeaseAttempt,
     LeaseKeeper,
     claimed_spec,
+    lease_object,
 )
 from operator_runner.kube.shard_leases import BACKOFF, REPORT, lease_of_member, shard_labels
 
@@ -149,17 +149,11 @@ class Membership:
         annotations = {REPORT: encode_report(self._report())}
         if states := encode_states(self._backoff()):
             annotations[BACKOFF] = states
-        metadata = {
-            "name": self.name,
-            "namespace": self._lease.namespace,
-            "labels": shard_labels(self._leader_lease),
-            "annotations": annotations,
-        }
+        spec = claimed_spec(lease.get("spec") or {}, self._member, self._lease.seconds)
+        labels = shard_labels(self._leader_lease)
+        body = lease_object(
+            self.name, self._lease.namespace, spec, labels=labels, annotations=annotations
+        )
         if lease:
-            metadata |= {key: lease["metadata"][key] for key in ("uid", "resourceVersion")}
-        return {
-            "apiVersion": LEASE.api_version,
-            "kind": LEASE.kind,
-            "metadata": metadata,
-            "spec": claimed_spec(lease.get("spec") or {}, self._member, self._lease.seconds),
-        }
+            body["metadata"] |= {key: lease["metadata"][key] for key in ("uid", "resourceVersion")}
+        return body

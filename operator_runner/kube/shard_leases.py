@@ -31,7 +31,7 @@ from operator_runner.core.slot_assignment import (
 )
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.lease_keeper import LEASE
+from operator_runner.kube.lease_keeper import LEASE, lease_object
 from operator_runner.kube.watch import EventType, Extraction, MetadataEvent, watch_metadata
 
 LABEL = f"{ANNOTATION_DOMAIN}/shards-of"
@@ -227,17 +227,12 @@ class ShardLeases:
         return True
 
     def _body(self, assignment: Assignment, coordinator: Member) -> Json:
-        return {
-            "apiVersion": LEASE.api_version,
-            "kind": LEASE.kind,
-            "metadata": {
-                "name": self._name,
-                "namespace": self._namespace,
-                "labels": shard_labels(self._lease),
-                "annotations": {ASSIGNMENT: encode_assignment(assignment)},
-            },
-            "spec": {"holderIdentity": coordinator},
-        }
+        spec = {"holderIdentity": coordinator}
+        annotations = {ASSIGNMENT: encode_assignment(assignment)}
+        labels = shard_labels(self._lease)
+        return lease_object(
+            self._name, self._namespace, spec, labels=labels, annotations=annotations
+        )
 
     async def is_gone(self, member: Member) -> bool:
         """Return whether the Lease of a member does not exist. Raises ApiError."""

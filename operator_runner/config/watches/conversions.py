@@ -55,8 +55,8 @@ def _fields(entry: MapReader, name: str) -> Mapping[FieldPath, str | None]:
     found: dict[FieldPath, str | None] = {}
     for text, (expression, location) in entry.expressions(name).items():
         path = _path(entry, text, location, found)
-        if expression is not None and (message := expressions.problem(expression)):
-            entry.report.problem(location, message)
+        if expression is not None:
+            entry.check(expression, location)
         found[path] = expression
     return found
 

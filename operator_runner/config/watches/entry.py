@@ -121,14 +121,14 @@ class EntryReader:
         gvk = read_gvk(fields)
         for name, value in (("version", gvk.version), ("kind", gvk.kind)):
             if not value:
-                wrong = f"invalid GVK: {_go_text(gvk)}: {name} must not be empty"
+                wrong = f"invalid GVK: {gvk}: {name} must not be empty"
                 fields.problem(name, f"{wrong}; add `{name}:`")
                 return gvk
         if gvk in self._seen:
             line = self._seen[gvk].line
             fields.problem(
                 "kind",
-                f"duplicate GVK: {_go_text(gvk)}; line {line} already has it, remove one of them",
+                f"duplicate GVK: {gvk}; line {line} already has it, remove one of them",
             )
         self._seen.setdefault(gvk, fields.where("kind"))
         return gvk
@@ -198,11 +198,6 @@ def _qualified_name(fields: MapReader, key: str, example: str) -> str:
     elif not is_qualified_name(name):
         fields.problem("name", f'invalid {key} name "{name}"; write it as {example}')
     return name
-
-
-def _go_text(gvk: GVK) -> str:
-    # As in ansible-operator's messages, the slash is kept even if the group is empty.
-    return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
 
 
 def _kinds(fields: MapReader, name: str) -> frozenset[GVK]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from operator_runner.config.watches import expressions
 from operator_runner.config.watches.document import Diagnostics, Location, YamlValue
 from operator_runner.config.watches.keys import Key, Shape
 from operator_runner.core.durations import DURATION_HINT, parse_duration
@@ -85,6 +86,12 @@ class MapReader:
         """Return the value of a key; None if absent or null."""
         item = self._items.get(name)
         return None if item is None or item.value is None else item
+
+    def check(self, expression: str, location: Location) -> bool:
+        """Report an expression that is not JMESPath; return whether it is."""
+        if message := expressions.problem(expression):
+            self.report.problem(location, message)
+        return not message
 
     def put(self, name: str, item: YamlValue) -> None:
         """Replace the value of a key."""

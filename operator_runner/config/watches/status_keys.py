@@ -52,7 +52,7 @@ def read_wake_on(fields: MapReader, watch: Watch) -> tuple[WakeOn, ...]:
             entry.problem("fields", "fields must not be empty; add one such as status.phase")
         for expression, location in chosen:
             if expression:
-                _check(entry, expression, location)
+                entry.check(expression, location)
             else:
                 entry.report.problem(location, "expected JMESPath such as status.phase")
         found.append(WakeOn(gvk, tuple(dict.fromkeys(text for text, _ in chosen))))
@@ -181,19 +181,13 @@ def _texts_of(entry: MapReader) -> dict[str, str | None]:
 
 def _check_roots(fields: MapReader, expression: str, location: Location) -> None:
     """Check an expression of the status; a field of the resource itself is a common mistake."""
-    if not _check(fields, expression, location):
+    if not fields.check(expression, location):
         return
     root = re.match(r"(?:metadata|spec|status)(?=[.\[])", expression)
     if root is not None:
         fields.report.problem(
             location, f"{root[0]} is not one of {', '.join(_ROOTS)}; write resource.{expression}"
         )
-
-
-def _check(fields: MapReader, expression: str, location: Location) -> bool:
-    if message := expressions.problem(expression):
-        fields.report.problem(location, message)
-    return not message
 
 
 def _reads(root: str, expression: str) -> bool:

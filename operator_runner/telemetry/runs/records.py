@@ -123,10 +123,7 @@ class RunRecorder:
     def on_change(self, change: FieldChange) -> None:
         """Add a field that the run has changed."""
         about = {"object": object_json(change.ref), "at": _time(change.at), "path": change.path}
-        if len(self._changes) < MAX_CHANGES:
-            self._changes.append((change, about))
-        else:
-            self._dropped["changes"] = self._dropped.get("changes", 0) + 1
+        self._append("changes", self._changes, MAX_CHANGES, (change, about))
 
     def on_request(self, request: RunApiRequest) -> None:
         """Add a request to the API server."""
