@@ -10,14 +10,32 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef, uid_of
 from operator_runner.core.texts import printable, shortened
+from operator_runner.kube.discovery import ApiResource
+from operator_runner.kube.watch import EventType, Extraction, watch_metadata
 from operator_runner.tools.kubeconfig import Kubeconfig
+from operator_runner.tools.operator_api.discovery import find_operators, follow_operators
+from operator_runner.tools.operator_api.watched_kinds import (
+    Queues,
+    WatchedKind,
+    exclusion,
+    other_namespaces,
+    queues_of,
+    watched_kinds,
+)
+from operator_runner.tools.resources.cluster import ClusterView, kind_name, open_cluster
+from operator_runner.tools.resources.listing import (
+    ResourceSelection,
+    run_events,
+    select,
+    summaries,
+)
 from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
@@ -32,14 +50,15 @@ from operator_runner.tools.resources.output import (
     print_row,
     print_table,
 )
+from operator_runner.tools.resources.summary import (
+    Summary,
+    SummaryState,
+    by_resource,
+    is_same,
+    summarize,
+    with_queues,
+)
 from operator_runner.tools.run_lines import age
-
-if TYPE_CHECKING:
-    from operator_runner.kube.discovery import ApiResource
-    from operator_runner.tools.operator_api.watched_kinds import Queues, WatchedKind
-    from operator_runner.tools.resources.cluster import ClusterView
-    from operator_runner.tools.resources.listing import ResourceSelection
-    from operator_runner.tools.resources.summary import Summary, SummaryState
 
 _HEADER = ("NAME", "READY", "STATE", "LAST RUN", "NEXT RUN", "FAILING", "WHY")
 _WIDE_HEADER = (*_HEADER[:-1], "REPLICA", "RUN", "CAUSE", "MESSAGE")
@@ -90,16 +109,6 @@ class _Options:
 
 async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options) -> int:
     """List the resources; return the exit status."""
-    # The API client is slow to import, and --help does not need it.
-    from operator_runner.tools.operator_api.discovery import find_operators  # noqa: PLC0415
-    from operator_runner.tools.operator_api.watched_kinds import (  # noqa: PLC0415
-        queues_of,
-        watched_kinds,
-    )
-    from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
-    from operator_runner.tools.resources.listing import select, summaries  # noqa: PLC0415
-    from operator_runner.tools.resources.summary import with_queues  # noqa: PLC0415
-
     output, everywhere = options.output, options.all_namespaces
     async with open_cluster(kubeconfig, options.namespace) as cluster:
         namespace = None if everywhere else cluster.namespace
@@ -137,8 +146,6 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
 
 
 def _print_errors(selection: ResourceSelection) -> None:
-    from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415 (slow import)
-
     if selection.forbidden_watched:
         kinds = ", ".join(kind_name(each.gvk) for each in selection.forbidden_watched)
         click.echo(
@@ -161,8 +168,6 @@ def _place(selection: ResourceSelection) -> str:
 
 
 def _nothing(selection: ResourceSelection, watched: Collection[WatchedKind]) -> str:
-    from operator_runner.tools.operator_api.watched_kinds import other_namespaces  # noqa: PLC0415
-
     place = _place(selection)
     if not selection.kinds:
         return (
@@ -277,13 +282,6 @@ class _Watching:
         raise AssertionError("watches do not end")
 
     async def _follow(self, kind: ApiResource) -> None:
-        from operator_runner.kube.watch import (  # noqa: PLC0415 (slow import)
-            EventType,
-            Extraction,
-            watch_metadata,
-        )
-        from operator_runner.tools.resources.summary import SummaryState  # noqa: PLC0415
-
         whole = Extraction(lambda body: body, whole=True)
         synced = False
         async for event in watch_metadata(
@@ -312,21 +310,12 @@ class _Watching:
 
     async def _read_events(self) -> None:
         """Read the Events of runs; if that fails, those that are known stay."""
-        from operator_runner.tools.resources.listing import run_events  # noqa: PLC0415
-        from operator_runner.tools.resources.summary import by_resource  # noqa: PLC0415
-
         with contextlib.suppress(ApiError):
             found = await run_events(self._cluster.api, self._selection.namespace)
             self._events = by_resource(found)
 
     async def _follow_operators(self, work_dir: Path | None) -> NoReturn:
         """Show what changes in queues, and the Events of runs, which follow their statuses."""
-        from operator_runner.tools.operator_api.discovery import follow_operators  # noqa: PLC0415
-        from operator_runner.tools.operator_api.watched_kinds import (  # noqa: PLC0415
-            queues_of,
-            watched_kinds,
-        )
-
         found = follow_operators(
             self._cluster.api, self._cluster.namespace, work_dir, pause=_POLL_SECONDS
         )
@@ -341,13 +330,6 @@ class _Watching:
         raise AssertionError("operators are followed without end")
 
     def _show(self, ref: ObjectRef) -> None:
-        from operator_runner.tools.operator_api.watched_kinds import exclusion  # noqa: PLC0415
-        from operator_runner.tools.resources.summary import (  # noqa: PLC0415
-            is_same,
-            summarize,
-            with_queues,
-        )
-
         if (body := self._bodies.get(ref)) is None:
             return  # deleted since
         events = self._events.get((uid_of(body), ref.name), ())

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from operator_runner.core.errors import ApiError, ConfigError, Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
@@ -14,12 +13,10 @@ from operator_runner.kube.api import FIELD_MANAGER, JSON, METADATA_LIST, Api, li
 from operator_runner.kube.cluster import CONTROLLER
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
+from operator_runner.tools.resources.cluster import ClusterView
 from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize
 from operator_runner.tools.run_lines import is_valid_event
-
-if TYPE_CHECKING:
-    from operator_runner.tools.resources.cluster import ClusterView
 
 ACCEPT_METADATA = f"{METADATA_LIST},{JSON}"
 """Lists of metadata; an aggregated API without support for these sends whole objects."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, ObjectRef, Trigger, uid_of
@@ -24,10 +24,8 @@ from operator_runner.reconcile import drift
 from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.telemetry.runs.records import RUNNING, causes_text
+from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
 from operator_runner.tools.run_lines import age, line_of, with_short_paths
-
-if TYPE_CHECKING:
-    from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
 
 _READY = ("Ready", "Available", "Successful")
 """The first of these conditions that exists is shown as READY."""
