@@ -122,7 +122,7 @@ class _Checker:
         """Return what is wrong, after the last `add`."""
         used: dict[Path, list[tuple[Any, Uses]]] = {}
         for path, content in self._sources.contents.items():
-            self._sources.add_problems(path, ((*each, True) for each in content.problems))
+            self._sources.report_all(path, content.problems)
             self._check_actions(path, content)
             self._check_conditions(path, content)
             used[path] = list(self._uses_of(path, content))
@@ -138,12 +138,10 @@ class _Checker:
             self._check_defaults(path, defaults)
         for path in (*self._sources.contents, *self._sources.templates):
             text = path.read_text(encoding="utf-8", errors="replace")
-            self._sources.found += (
-                Finding(path, *each) for each in misspelt_groups(text, self._groups)
-            )
+            self._sources.report_all(path, misspelt_groups(text, self._groups))
         for path, data in self._sources.specs.items():
             fields = self._sources.fields_of(path)
-            self._sources.add_problems(path, disagreements(data, fields, definitions))
+            self._sources.report_all(path, disagreements(data, fields, definitions))
         return [self._by_use(each) for each in self._sources.found]
 
     def _by_use(self, finding: Finding) -> Finding:
@@ -173,23 +171,20 @@ class _Checker:
         for action in content.actions:
             found = self._sources.plugins.module(str(action.name), action.collections)
             if isinstance(found, Problem):
-                self._sources.add_problem(path, line_of(action.name), found)
+                self._sources.report(path, action.name, *found)
                 continue
-            problems = unknown(found, action.arguments)
-            self._sources.add_problems(path, ((*each, True) for each in problems))
+            for argument, message in unknown(found, action.arguments):
+                self._sources.report(path, argument, message)
         for name in content.lookups:
             if name != "items" and (problem := self._sources.plugins.lookup(name)):
-                self._sources.add_problem(path, line_of(name), problem)
+                self._sources.report(path, name, *problem)
 
     def _check_conditions(self, path: Path, content: Content) -> None:
-        found = [*content.deprecated]
         for condition in content.conditions:
-            found += ((condition, each) for each in self._deprecated(condition))
-        self._sources.add_problems(path, ((*each, False) for each in found))
-
-    def _deprecated(self, condition: Any) -> Iterator[str]:
-        if not isinstance(condition, str) or TrustedAsTemplate.is_tagged_on(condition):
-            yield from conditions.deprecated(self._sources.environment, condition)
+            if isinstance(condition, str) and not TrustedAsTemplate.is_tagged_on(condition):
+                continue  # !unsafe
+            for message in conditions.deprecated(self._sources.environment, condition):
+                self._sources.report(path, condition, message, is_error=False)
 
     def _uses_of(self, path: Path, content: Content) -> Iterator[tuple[Any, Uses]]:
         for expression in content.expressions:
@@ -199,7 +194,7 @@ class _Checker:
                 yield expression.text, self._parse(expression)
             except TemplateSyntaxError as error:
                 line = line_in(path, expression.text, error.lineno)
-                self._sources.found.append(Finding(path, line, f"Jinja syntax: {error.message}"))
+                self._sources.report(path, line, f"Jinja syntax: {error.message}")
 
     def _parse(self, expression: Expression) -> Uses:
         text = str(expression.text)
@@ -217,8 +212,7 @@ class _Checker:
         try:
             yield offset, expressions.uses(self._sources.environment, text)
         except TemplateSyntaxError as error:
-            message = f"Jinja syntax: {error.message}"
-            self._sources.found.append(Finding(path, error.lineno + offset, message))
+            self._sources.report(path, error.lineno + offset, f"Jinja syntax: {error.message}")
 
     def _check_uses(
         self, path: Path, text: Any, used: Uses, definitions: Definitions, fields: SpecFields
@@ -230,23 +224,21 @@ class _Checker:
         for kind in ("filter", "test", "lookup"):
             for use in getattr(used, f"{kind}s"):
                 if problem := getattr(self._sources.plugins, kind)(use.name):
-                    self._sources.add_problem(path, line(use.line, use.name), problem)
+                    self._sources.report(path, line(use.line, use.name), *problem)
         for use in used.files:
             if Path(use.name).is_absolute():
                 continue  # the image may have it
             if not self._sources.layout.file("template", use.name, path):
                 message = f"there is no template file {use.name} in templates/"
-                place = line(use.line, use.name)
-                self._sources.found.append(
-                    Finding(path, place, message + self._sources.similar(use.name))
-                )
+                message += self._sources.similar(use.name)
+                self._sources.report(path, line(use.line, use.name), message)
         warnings = (
             *self._deprecated_names(used, definitions, fields),
             *(() if fields.has_facts else self._missing_facts(used, definitions)),
         )
         named = (*undefined(used, definitions, fields), *((*each, False) for each in warnings))
         for number, name, message, is_error in named:
-            self._sources.found.append(Finding(path, line(number, name), message, is_error))
+            self._sources.report(path, line(number, name), message, is_error)
 
     def _missing_facts(
         self, used: Uses, definitions: Definitions
@@ -283,5 +275,4 @@ class _Checker:
             snake = to_snake(str(name))
             if fields.is_snake_case and name in fields.fields and snake != name:
                 message = f"{name} is not the default of the field: spec fields are in snake case"
-                found = Finding(path, line_of(name), f"{message} here: {snake}", is_error=False)
-                self._sources.found.append(found)
+                self._sources.report(path, name, f"{message} here: {snake}", is_error=False)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from jinja2 import Environment, meta, nodes
 
 from operator_runner.ansible.templating.text_templates import TESTS_OF_UNDEFINED
-from operator_runner.tools.validate.values import has_marks
+from operator_runner.tools.validate.values import has_marks, short_name
 
 _LOOKUPS = {"lookup", "query", "q"}
-_TEMPLATE_LOOKUPS = {"template", "ansible.builtin.template"}
-_GUARD_TESTS = {*("defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined")}
+_GUARDS = {"defined", "undefined", "default", "d"}
+"""Tests and filters that expect an undefined variable."""
 _ASSIGNMENTS = (nodes.Assign, nodes.AssignBlock)
-_GUARD_FILTERS = {"default", "d", "ansible.builtin.default"}
 ITEM = "*"
 """Any item of a list within a path."""
 
@@ -37,35 +36,23 @@ class AttributeUse:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Uses:
     """All that a template uses; `variables` are those that it does not define itself."""
 
-    variables: tuple[NameUse, ...] = ()
-    guarded: frozenset[str] = frozenset()
-    """Variables that may be undefined: with `is defined` or a default."""
-    typed: frozenset[str] = frozenset()
-    """Variables that may be undefined with text types: with `is number` and the like."""
-    accesses: tuple[AttributeUse, ...] = ()
-    filters: tuple[NameUse, ...] = ()
-    tests: tuple[NameUse, ...] = ()
-    lookups: tuple[NameUse, ...] = ()
-    files: tuple[NameUse, ...] = ()
-    """Templates that the lookup `template` reads, where their name is literal."""
-    other_syntax: tuple[NameUse, ...] = ()
-    """Those that it reads with options, which may be other delimiters."""
-    embedded: tuple[NameUse, ...] = ()
-    """Templates within the texts that lookups are given."""
-
-
-@dataclass(slots=True)
-class _Collected:
+    variables: list[NameUse] = field(default_factory=list)
     guarded: set[str] = field(default_factory=set)
+    """Variables that may be undefined: with `is defined` or a default."""
     typed: set[str] = field(default_factory=set)
+    """Variables that may be undefined with text types: with `is number` and the like."""
+    accesses: list[AttributeUse] = field(default_factory=list)
+    filters: list[NameUse] = field(default_factory=list)
+    tests: list[NameUse] = field(default_factory=list)
     lookups: list[NameUse] = field(default_factory=list)
     files: list[NameUse] = field(default_factory=list)
-    other_syntax: list[NameUse] = field(default_factory=list)
+    """Templates that the lookup `template` reads, where their name is literal."""
     embedded: list[NameUse] = field(default_factory=list)
+    """Templates within the texts that lookups are given."""
 
 
 def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None = None) -> Uses:
@@ -74,13 +61,11 @@ def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None
     `aliases` are variables that are known to be part of another one: `item` of a loop.
     """
     tree = environment.parse(text)
-    filters = tuple(NameUse(each.name, each.lineno) for each in tree.find_all(nodes.Filter))
-    tests = tuple(NameUse(each.name, each.lineno) for each in tree.find_all(nodes.Test))
-    collected = _Collected()
+    found = Uses()
     for node in tree.find_all((nodes.Test, nodes.Filter, nodes.Call)):
-        _collect(node, collected)
+        _collect(node, found)
     paths = _local_aliases(tree, dict(aliases or {}))
-    accesses = tuple(_accesses(tree, paths))
+    accesses = list(_accesses(tree, paths))
     for named in tree.find_all((nodes.Filter, nodes.Test)):
         # jinja2 refuses unknown names while it looks for variables.
         assert isinstance(named, nodes.Filter | nodes.Test)
@@ -89,20 +74,10 @@ def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None
     own = {name for each in tree.find_all(_ASSIGNMENTS) for name in _targets(each)}
     undeclared = meta.find_undeclared_variables(tree) - set(environment.globals) - own
     roots = undeclared | {path[0] for path in (aliases or {}).values()}
-    return Uses(
-        variables=tuple(_first_uses(tree, undeclared)),
-        guarded=frozenset(
-            collected.guarded | {paths[name][0] for name in collected.guarded & paths.keys()}
-        ),
-        typed=frozenset(collected.typed),
-        accesses=tuple(each for each in accesses if each.path[0] in roots),
-        filters=filters,
-        tests=tests,
-        lookups=tuple(collected.lookups),
-        files=tuple(collected.files),
-        other_syntax=tuple(collected.other_syntax),
-        embedded=tuple(collected.embedded),
-    )
+    found.variables += _first_uses(tree, undeclared)
+    found.guarded |= {paths[name][0] for name in found.guarded & paths.keys()}
+    found.accesses += (each for each in accesses if each.path[0] in roots)
+    return found
 
 
 def path_of(environment: Environment, text: str) -> Path | None:
@@ -113,23 +88,23 @@ def path_of(environment: Environment, text: str) -> Path | None:
     return _path(body[0].nodes[0], {})
 
 
-def _collect(node: nodes.Node, collected: _Collected) -> None:
-    is_guard = (isinstance(node, nodes.Test) and node.name in _GUARD_TESTS) or (
-        isinstance(node, nodes.Filter) and node.name in _GUARD_FILTERS
-    )
-    if is_guard and isinstance(node, nodes.Test | nodes.Filter) and node.node:
-        collected.guarded |= _base(node.node)
-    elif isinstance(node, nodes.Test) and node.name in TESTS_OF_UNDEFINED:
-        collected.typed |= _base(node.node)
+def _collect(node: nodes.Node, found: Uses) -> None:
+    if isinstance(node, nodes.Test | nodes.Filter):
+        named = found.tests if isinstance(node, nodes.Test) else found.filters
+        named.append(NameUse(node.name, node.lineno))
+        if node.node and short_name(node.name) in _GUARDS:
+            found.guarded |= _base(node.node)
+        elif isinstance(node, nodes.Test) and node.name in TESTS_OF_UNDEFINED:
+            found.typed |= _base(node.node)
     elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
         texts = [each.value for each in node.args if isinstance(each, nodes.Const)]
         if node.node.name in _LOOKUPS and texts and isinstance(texts[0], str):
-            collected.lookups.append(NameUse(texts[0], node.lineno))
+            found.lookups.append(NameUse(texts[0], node.lineno))
             terms = [NameUse(name, node.lineno) for name in texts[1:] if isinstance(name, str)]
-            collected.embedded += [each for each in terms if has_marks(each.name)]
-            if texts[0] in _TEMPLATE_LOOKUPS:
-                names = [each for each in terms if not has_marks(each.name)]
-                (collected.other_syntax if node.kwargs else collected.files).extend(names)
+            found.embedded += (each for each in terms if has_marks(each.name))
+            # With options it may have other delimiters.
+            if short_name(texts[0]) == "template" and not node.kwargs:
+                found.files += (each for each in terms if not has_marks(each.name))
 
 
 def _targets(node: nodes.Node) -> Iterator[str]:

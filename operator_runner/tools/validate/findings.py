@@ -16,6 +16,8 @@ from typing import Any
 from ansible._internal._datatag._tags import Origin
 from ansible.errors import AnsibleError
 
+PlacedMessage = tuple[Any, str, bool]
+"""A line, or a value of the file that has one; the message; whether it is an error."""
 _FIRST = 3
 """Places of a summary."""
 

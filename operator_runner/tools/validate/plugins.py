@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleError
 from ansible.plugins import loader as loaders
@@ -29,8 +29,7 @@ _LAST_COLLECTION = "ansible.legacy"
 """Collections that ansible-core searches after those that a role or play lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """The reason why a plugin cannot be used, and a hint."""
 
     message: str

@@ -18,8 +18,13 @@ from ansible.parsing.vault import get_file_vault_secret
 from operator_runner.ansible.templating.hints import suggestion
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.validate import project, spec_fields
-from operator_runner.tools.validate.findings import Finding, line_of, place_of_error
-from operator_runner.tools.validate.plugins import Plugins, Problem, add_directory
+from operator_runner.tools.validate.findings import (
+    Finding,
+    PlacedMessage,
+    line_of,
+    place_of_error,
+)
+from operator_runner.tools.validate.plugins import Plugins, add_directory
 from operator_runner.tools.validate.spec_fields import SpecFields
 from operator_runner.tools.validate.task_reader import Content, ContentReference, TaskReader
 from operator_runner.tools.validate.values import has_marks, listed, mapping, texts
@@ -174,20 +179,20 @@ class Sources:
             data = self._loader.load_from_file(str(path), trusted_as_template=True)
             deque(texts(data), maxlen=0)
         except RecursionError:
-            self.found.append(Finding(path, 1, "a value contains itself, or is nested too deeply"))
+            self.report(path, 1, "a value contains itself, or is nested too deeply")
         except AnsibleError as error:
             if path.read_bytes().startswith(b"$ANSIBLE_VAULT;"):
-                self.found.append(Finding(path, 1, _NOT_DECRYPTED, is_error=False))
+                self.report(path, 1, _NOT_DECRYPTED, is_error=False)
                 self.contents[path] = Content(is_open=True)
                 raise _UnreadableError from None
             file, line = place_of_error(error, path)
             help_text = " ".join((getattr(error, "_help_text", None) or "").split())
             message = str(error.message).rstrip(".")
-            self.found.append(Finding(file, line, f"{message}. {help_text}".strip()))
+            self.report(file, line, f"{message}. {help_text}".strip())
         except UnicodeDecodeError as error:
-            self.found.append(Finding(path, 1, f"the file is not UTF-8: {error}"))
+            self.report(path, 1, f"the file is not UTF-8: {error}")
         except ValueError as error:  # such as an impossible date
-            self.found.append(Finding(path, 1, f"invalid value: {error}"))
+            self.report(path, 1, f"invalid value: {error}")
         else:
             return data
         raise _UnreadableError
@@ -213,7 +218,7 @@ class Sources:
             if "argument_specs" not in data:
                 return
         problems = list(spec_fields.invalid(data))
-        self.add_problems(path, problems)
+        self.report_all(path, problems)
         if not any(is_error for _, _, is_error in problems):
             self.specs[path] = data
             for spec in data["argument_specs"].values():
@@ -238,7 +243,7 @@ class Sources:
                 kind = "" if reference.kind == "file" else f"{reference.kind} "
                 places = {"template": " in templates/", "file": " in files/"}
                 message = f"there is no {kind}file {name}{places.get(reference.kind, '')}"
-                self.found.append(Finding(path, line_of(name), message + self.similar(name)))
+                self.report(path, name, message + self.similar(name))
             elif reference.kind != "file" and found.is_file():
                 self._pending.append((found, owner, reference.kind))
 
@@ -251,13 +256,12 @@ class Sources:
         if Path(name).is_absolute() or self.layout.role(name, path) is not None:
             return
         if name.count(".") > 1:
-            problem = self.plugins.collection(name.rpartition(".")[0])
-            if problem is not None:
-                self.add_problem(path, line_of(name), problem)
+            if problem := self.plugins.collection(name.rpartition(".")[0]):
+                self.report(path, name, *problem)
             return
         known = {each.name for role in self.layout.roles for each in role.parent.iterdir()}
         hint = suggestion(name, known, "; add it to roles/")
-        self.found.append(Finding(path, line_of(name), f"there is no role {name}{hint}"))
+        self.report(path, name, f"there is no role {name}{hint}")
 
     def is_used(self, path: Path) -> bool:
         """Return whether a file can be reached: by its place, or because another one names it."""
@@ -271,14 +275,16 @@ class Sources:
         patterns = (_COMPUTED.sub("*", Path(name).name) for name in names if has_marks(name))
         return any(path.match(each) for each in patterns)
 
-    def add_problem(self, path: Path, line: int, problem: Problem) -> None:
-        """Add why a plugin cannot be used."""
-        self.found.append(Finding(path, line, problem.message, problem.is_error))
+    def report(self, path: Path, place: Any, message: str, is_error: bool = True) -> None:
+        """Add a mistake; `place` is a line of the file, or a value that was read from it."""
+        # Numbers that Ansible has read are of a type of its own.
+        line = place if type(place) is int else line_of(place)
+        self.found.append(Finding(path, line, message, is_error))
 
-    def add_problems(self, path: Path, problems: Iterable[spec_fields.Problem]) -> None:
-        """Add what is wrong with the values of a file."""
-        for value, message, is_error in problems:
-            self.found.append(Finding(path, line_of(value), message, is_error))
+    def report_all(self, path: Path, found: Iterable[PlacedMessage]) -> None:
+        """Add mistakes of a file."""
+        for each in found:
+            self.report(path, *each)
 
     def fields_of(self, path: Path) -> SpecFields:
         """Return the fields of all kinds whose watches reach a file."""

@@ -17,6 +17,7 @@ from operator_runner.core.model import Json, Watch
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.reconcile.variables import META, SCHEDULE_TIME, object_name
 from operator_runner.tools.validate.expressions import ITEM, AttributeUse, Path, Uses
+from operator_runner.tools.validate.findings import PlacedMessage
 from operator_runner.tools.validate.kinds import schemas
 from operator_runner.tools.validate.values import listed, mapping
 
@@ -113,11 +114,8 @@ _KEYS = frozenset(
     )
 )
 
-Problem = tuple[Any, str, bool]
-"""The value of the file that has the place; the message; whether it is an error."""
 
-
-def invalid(data: Any) -> Iterator[Problem]:
+def invalid(data: Any) -> Iterator[PlacedMessage]:
     """Yield what is wrong with the content of meta/argument_specs.yml."""
     specs = data.get("argument_specs") if isinstance(data, dict) else None
     if not isinstance(specs, dict):
@@ -130,7 +128,7 @@ def invalid(data: Any) -> Iterator[Problem]:
             yield from _invalid_options(spec.get("options") or {}, entry)
 
 
-def _invalid_options(options: Any, owner: Any) -> Iterator[Problem]:
+def _invalid_options(options: Any, owner: Any) -> Iterator[PlacedMessage]:
     if not isinstance(options, dict):
         yield owner, f"the options of {owner} must be a map", True
         return
@@ -153,7 +151,9 @@ def _invalid_options(options: Any, owner: Any) -> Iterator[Problem]:
         yield from _invalid_options(option.get("options") or {}, name)
 
 
-def disagreements(data: Any, fields: SpecFields, definitions: Definitions) -> Iterator[Problem]:
+def disagreements(
+    data: Any, fields: SpecFields, definitions: Definitions
+) -> Iterator[PlacedMessage]:
     """Yield where the options of `main` and the fields of the CRD differ."""
     main = (data.get("argument_specs") or {}).get("main") if isinstance(data, dict) else None
     options = main.get("options") if isinstance(main, dict) else None
@@ -169,7 +169,7 @@ def disagreements(data: Any, fields: SpecFields, definitions: Definitions) -> It
 
 def _option_problems(
     options: Json, fields: SpecFields, is_open: bool, known: Collection[str] = ()
-) -> Iterator[Problem]:
+) -> Iterator[PlacedMessage]:
     for name, option in options.items():
         if not isinstance(option, dict):
             continue
@@ -186,7 +186,7 @@ def _option_problems(
             yield name, f"option {name} is required, and the CRD has no such field; {hint}", True
 
 
-def _nested_problems(name: str, option: Json, owner: SpecFields) -> Iterator[Problem]:
+def _nested_problems(name: str, option: Json, owner: SpecFields) -> Iterator[PlacedMessage]:
     """Yield where the options of an object, or of those of a list, differ from its fields."""
     options, kind = option.get("options"), (option.get("type"), option.get("elements"))
     if not isinstance(options, dict) or (kind[0] != "dict" and kind != ("list", "dict")):
@@ -201,7 +201,7 @@ def _nested_problems(name: str, option: Json, owner: SpecFields) -> Iterator[Pro
 
 def _type_problems(
     name: Any, option: Mapping[str, Any], schema: Mapping[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[PlacedMessage]:
     field_type, kind = str(schema.get("type")), option.get("type", "str")
     convert = DEFAULT_TYPE_VALIDATORS.get(kind) if isinstance(kind, str) else None
     if schema.get("x-kubernetes-int-or-string") or field_type not in _VALUES or convert is None:

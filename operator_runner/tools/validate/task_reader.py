@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from jinja2 import Environment, TemplateSyntaxError
 
 from operator_runner.ansible.templating.hints import nearest, suggestion
 from operator_runner.tools.validate import conditions, expressions
+from operator_runner.tools.validate.findings import PlacedMessage
 from operator_runner.tools.validate.values import (
     CORE_MODULES,
     has_marks,
@@ -68,14 +69,12 @@ class Action:
 class Content:
     """Names that one file uses and defines. Texts have their locations, see `findings`."""
 
-    problems: list[tuple[Any, str]] = field(default_factory=list)
+    problems: list[PlacedMessage] = field(default_factory=list)
     expressions: list[Expression] = field(default_factory=list)
     references: list[ContentReference] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     lookups: list[str] = field(default_factory=list)
     conditions: list[Any] = field(default_factory=list)
-    deprecated: list[tuple[Any, str]] = field(default_factory=list)
-    """Values that a later ansible-core or a run refuses, each with a message."""
     registered: set[str] = field(default_factory=set)
     defines: set[str] = field(default_factory=set)
     declares: set[str] = field(default_factory=set)
@@ -102,7 +101,7 @@ class TaskReader:
                 self._refer("playbook", name)
                 continue
             self._unknown_keywords(play, _PLAY_KEYWORDS, "play")
-            self.content.deprecated += waiting(play)
+            self._warn(waiting(play))
             self.variables(play.get("vars"))
             for prompt in map(mapping, listed(play.get("vars_prompt"))):
                 self.content.defines |= {str(prompt["name"])} if "name" in prompt else set()
@@ -126,7 +125,7 @@ class TaskReader:
         if data is None:
             return
         if not isinstance(data, dict):
-            self.content.problems.append((data, "variables must be a map"))
+            self._fail(data, "variables must be a map")
             return
         self.content.defines |= {str(name) for name in data}
         self._expressions(data, {})
@@ -138,11 +137,11 @@ class TaskReader:
             if isinstance(data, list) and isinstance(each, dict):
                 yield each
             else:
-                self.content.problems.append((each, message))
+                self._fail(each, message)
 
     def _block(self, block: dict[str, Any], aliases: Mapping[str, expressions.Path]) -> None:
         self._unknown_keywords(block, _BLOCK_KEYWORDS, "block")
-        self.content.deprecated += waiting(block)
+        self._warn(waiting(block))
         for key in _BLOCKS:
             self.tasks(block.get(key), aliases)
         self._keywords({key: each for key, each in block.items() if key not in _BLOCKS}, aliases)
@@ -153,7 +152,7 @@ class TaskReader:
         if {"action", "local_action"} & set(task):
             action, arguments = old_action(task.get("action") or task["local_action"])
         elif not keys:
-            self.content.problems.append((task, "the task has no module"))
+            self._fail(task, "the task has no module")
             return
         else:
             action = self._module_among(keys)
@@ -162,9 +161,9 @@ class TaskReader:
             try:
                 arguments = key_values(action, arguments)
             except AnsibleError as error:
-                self.content.problems.append((task, str(error.message)))
-        self.content.deprecated += conditions.of_task(task, short_name(str(action)), arguments)
-        self.content.deprecated += waiting(task, short_name(str(action)))
+                self._fail(task, str(error.message))
+        self._warn(conditions.of_task(task, short_name(str(action)), arguments))
+        self._warn(waiting(task, short_name(str(action))))
         given = arguments if isinstance(arguments, dict) else {}
         given = {**given, **(task["args"] if isinstance(task.get("args"), dict) else {})}
         if isinstance(action, str) and not has_marks(action):
@@ -186,7 +185,7 @@ class TaskReader:
                 message = f"'{key}' is not a keyword of a task"
                 other = f"; the task already has the module {action}"
                 hint = suggestion(str(key), _TASK_KEYWORDS, other)
-                self.content.problems.append((key, message + hint))
+                self._fail(key, message + hint)
         return action
 
     def _special(self, action: str, given: dict[str, Any], arguments: Any) -> None:
@@ -272,7 +271,7 @@ class TaskReader:
             self.content.defines |= {str(name) for name in names}
             if Handler.fattributes["register"].isa == "string":
                 message = f"a map as `register` needs ansible-core 2.21, not {__version__}"
-                self.content.problems.append((names, f"{message}: write the name of a variable"))
+                self._fail(names, f"{message}: write the name of a variable")
 
     def _conditions(self, value: Any, aliases: Mapping[str, expressions.Path]) -> None:
         self.content.conditions += listed(value)
@@ -316,7 +315,13 @@ class TaskReader:
         for key in found:
             if key not in known:
                 hint = suggestion(str(key), known, "; remove it")
-                self.content.problems.append((key, f"'{key}' is not a keyword of a {what}{hint}"))
+                self._fail(key, f"'{key}' is not a keyword of a {what}{hint}")
+
+    def _fail(self, value: Any, message: str) -> None:
+        self.content.problems.append((value, message, True))
+
+    def _warn(self, found: Iterable[tuple[Any, str]]) -> None:
+        self.content.problems += ((value, message, False) for value, message in found)
 
 
 def _is_keyword(key: Any) -> bool:
