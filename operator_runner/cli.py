@@ -29,7 +29,7 @@ _COMMANDS: Mapping[str, str] = {
     "resume": "operator_runner.tools.resources.reconcile:resume",
     "retry": "operator_runner.tools.resources.reconcile:retry",
     "run": "operator_runner.commands:run",
-    "runs": "operator_runner.tools.runs.group:runs",
+    "runs": "operator_runner.tools.runs.commands:runs",
     "schema": "operator_runner.commands:print_schema",
     "suspend": "operator_runner.tools.resources.reconcile:suspend",
     "tree": "operator_runner.tools.runs.tree:tree",

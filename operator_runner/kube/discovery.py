@@ -129,18 +129,6 @@ class Discovery:
             raise NotFound(f"no resource {plural} in {where}", 404)
         return found
 
-    async def listable(self) -> list[ApiResource]:
-        """Return the namespaced resources that can be listed, each in one of its versions."""
-        found: dict[tuple[str, str], ApiResource] = {}
-        async with self._lock:
-            for group_version in (("", "v1"), ("apps", "v1")):
-                await self._refresh(group_version)
-        for table in self._tables.values():
-            for each in table:
-                if each.namespaced and "list" in each.verbs:
-                    found.setdefault((each.gvk.group, each.plural), each)
-        return list(found.values())
-
     async def served(self) -> list[ApiResource]:
         """Return all resources in all their versions.
 

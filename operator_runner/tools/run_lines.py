@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, TypeVar
 
-from operator_runner.ansible.rerun_command import Rerun
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.core.texts import printable
 from operator_runner.kube.cluster import CAUSE_ANNOTATION, DURATION_ANNOTATION, RUN_ANNOTATION
@@ -64,16 +63,18 @@ def with_short_paths(message: str) -> str:
 
 _INDENT = " " * 4
 _T = TypeVar("_T")
+FAILED = "failed"
+"""Outcome of a failed run."""
 _WORDS = {
     "Successful": "succeeded",
-    "Failed": "failed",
+    "Failed": FAILED,
     "ReconcileLoop": "looping",
     "NotIdempotent": "not idempotent",
     "LongTask": "long task",
 }
 _COLUMNS = "{:<20}  {:>5}  {:>8}  {:<15}  {:<16}  {}"
 _HEADER = ("ENDED", "AGE", "DURATION", "RESULT", "RUN")
-_RESOURCE, _REPLICA = "RESOURCE", "REPLICA"
+RESOURCE, REPLICA = "RESOURCE", "REPLICA"
 Widths: TypeAlias = tuple[int, int]
 """Of the columns RESOURCE and REPLICA."""
 
@@ -98,7 +99,7 @@ class RunLine:
     """The resource, if the history is that of several."""
 
     def text(self, now: datetime, widths: Widths = (0, 0)) -> str:
-        """Return the columns of `History.header`, and the error of a failed run below."""
+        """Return the columns of `header`, and the error of a failed run below."""
         took = "" if self.seconds is None else f"{self.seconds:.1f} s"
         times = f" (x{self.count})" if self.count > 1 else ""
         line = _COLUMNS.format(
@@ -116,7 +117,7 @@ class RunLine:
     @property
     def is_run(self) -> bool:
         """Whether the line is about the end of a run, not about a finding such as a loop."""
-        return self.outcome in {_WORDS["Successful"], _WORDS["Failed"]}
+        return self.outcome in {_WORDS["Successful"], FAILED}
 
     @property
     def started(self) -> datetime:
@@ -147,54 +148,9 @@ class RunLine:
         return {name: value for name, value in fields.items() if value not in {None, ""}}
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """The runs of one resource, or of all of a kind, newest first.
-
-    `name` of `ref` is empty for a kind.
-    """
-
-    ref: ObjectRef
-    lines: tuple[RunLine, ...]
-    rerun: Rerun | None = None
-    """The command that repeats the last run, if it failed and its files are here."""
-    suspended: tuple[ObjectRef, ...] = ()
-    """The resources that an annotation suspends; empty if unknown."""
-    pod: str = ""
-    """NAMESPACE/NAME of the Pod with the files of the last run, if that failed; else empty."""
-    deleting: tuple[ObjectRef, ...] = ()
-    """The resources whose deletion was requested."""
-    exclusion: str = ""
-    """Why operators may not reconcile the resource; empty if they do, or if that is unknown."""
-
-    @property
-    def rerun_hint(self) -> str:
-        """The command that prints `rerun` in the Pod, empty if no Pod is known to have it."""
-        if not (self.pod and self.ref.name):
-            return ""
-        namespace, _, pod = self.pod.partition("/")
-        place = f" --namespace={self.ref.namespace}" if self.ref.namespace else ""
-        return (
-            f"kubectl exec --namespace={namespace} {pod} -- "
-            f"operator-runner why {self.ref.full_name}{place}"
-        )
-
-    def widths(self, *, is_wide: bool = False) -> Widths:
-        """Return the widths of the columns that only some histories have; 0: not shown.
-
-        The replica is shown if runs are of several ones, or with `is_wide`.
-        """
-        places = [len(line.place) for line in self.lines] if not self.ref.name else []
-        replicas = {line.replica for line in self.lines if line.replica}
-        return (
-            max([len(_RESOURCE), *places]) if places else 0,
-            max([len(_REPLICA), *map(len, replicas)]) if len(replicas) > 1 or is_wide else 0,
-        )
-
-
 def header(widths: Widths = (0, 0)) -> str:
     """Return the names of the columns."""
-    return _COLUMNS.format(*_HEADER, _with_columns((_RESOURCE, _REPLICA), "CAUSE", widths))
+    return _COLUMNS.format(*_HEADER, _with_columns((RESOURCE, REPLICA), "CAUSE", widths))
 
 
 def _with_columns(cells: tuple[str, str], last: str, widths: Widths) -> str:
@@ -223,13 +179,6 @@ def line_of(event: Json) -> RunLine:
     )
 
 
-def folded(lines: Iterable[RunLine]) -> list[RunLine]:
-    """Return lines, newest first, with failures that repeat without another run in one line."""
-    ordered = sorted(lines, key=lambda line: line.ended, reverse=True)
-    counted = with_repetitions(ordered, lambda line: (line.place, line.outcome, line.note))
-    return [replace(line, count=line.count + times - 1) for line, times in counted]
-
-
 def with_repetitions(
     runs: Iterable[_T], key: Callable[[_T], tuple[str, str, str]]
 ) -> list[tuple[_T, int]]:
@@ -242,23 +191,12 @@ def with_repetitions(
     for run in runs:
         place, outcome, _ = key(run)
         at = last.get(place, -1)
-        if outcome == _WORDS["Failed"] and at >= 0 and key(found[at][0]) == key(run):
+        if outcome == FAILED and at >= 0 and key(found[at][0]) == key(run):
             found[at] = (found[at][0], found[at][1] + 1)
             continue
         last[place] = len(found)
         found.append((run, 1))
     return found
-
-
-def pod_of_failure(lines: Sequence[RunLine], operators: Iterable[str]) -> str:
-    """Return NAMESPACE/NAME of the Pod of the newest run, if that failed, else an empty text.
-
-    `operators` are names of operators that answer, such as `Pod NAMESPACE/NAME`.
-    """
-    if not lines or lines[0].outcome != _WORDS["Failed"]:
-        return ""
-    pods = (each.removeprefix("Pod ") for each in operators if each.startswith("Pod "))
-    return next((each for each in pods if each.rpartition("/")[2] == lines[0].replica), "")
 
 
 def is_valid_event(event: Json) -> bool:

@@ -18,10 +18,11 @@ import click
 
 from operator_runner.core.errors import ConfigError, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.kube.api import METADATA_LIST, Api, list_pages
 from operator_runner.kube.certificate_sources import SECRET_KEYS
-from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.tools.kubeconfig import Kubeconfig, kubeconfig_options
+from operator_runner.tools.resources.cluster import ClusterView, concurrently, open_cluster
+from operator_runner.tools.resources.listing import objects
 from operator_runner.tools.yaml_io import read_objects, select_objects
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -140,9 +141,6 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-_CONCURRENCY = 8
-"""Maximum concurrent requests."""
-
 _IGNORED_KINDS = {
     "Event",
     "Lease",
@@ -167,10 +165,9 @@ _MAX_LINES = 5
 class Removal:
     """One undeployment. Every method raises ApiError."""
 
-    def __init__(self, api: Api, timeout: float) -> None:
+    def __init__(self, cluster: ClusterView, timeout: float) -> None:
         """`timeout` is in seconds, for each deletion; nothing is sent yet."""
-        self._api = api
-        self._discovery = Discovery(api)
+        self._cluster = cluster
         self._timeout = timeout
 
     async def definitions(self, crds: Sequence[ObjectRef]) -> list[Definition]:
@@ -289,30 +286,26 @@ class Removal:
 
     async def _send(self, method: str, ref: ObjectRef, **params: str) -> Json | None:
         """Return the response; None if the object or its kind does not exist."""
+        kind = next((each for each in self._cluster.served if each.gvk == ref.gvk), None)
+        if kind is None:
+            return None
         try:
-            path = (await self._discovery.resource(ref.gvk)).path(ref.namespace, ref.name)
-            return await self._api.request(method, path, params=params)
+            path = kind.path(ref.namespace, ref.name)
+            return await self._cluster.api.request(method, path, params=params)
         except NotFound:
             return None
 
     async def _objects(self, namespace: str | None) -> list[tuple[ObjectRef, Json]]:
         """Return reference and metadata of all objects in a namespace; None: in all."""
-        limit, kinds = asyncio.Semaphore(_CONCURRENCY), await self._discovery.listable()
 
-        async def listed(kind: ApiResource) -> list[Json]:
-            async with limit:
-                try:
-                    return await self._list(kind, namespace)
-                except NotFound:
-                    # Its CRD was just deleted; discovery lists the kind for a moment longer.
-                    return []
+        async def listed(kind: ApiResource) -> list[tuple[ObjectRef, Json]]:
+            try:
+                return await self._list(kind, namespace)
+            except NotFound:
+                return []  # its CRD has been deleted
 
-        lists = await asyncio.gather(*(listed(kind) for kind in kinds))
-        return [
-            (ObjectRef(kind.gvk, metadata["namespace"], metadata["name"]), metadata)
-            for kind, items in zip(kinds, lists, strict=True)
-            for metadata in items
-        ]
+        kinds = (kind for kind in self._cluster.listable if kind.namespaced)
+        return [each for found in await concurrently(listed, kinds) for each in found]
 
     async def _definition(self, crd: Json) -> Definition:
         spec = crd["spec"]
@@ -322,19 +315,15 @@ class Removal:
         gvk = GVK(spec["group"], version, spec["names"]["kind"])
         kind = ApiResource(gvk, spec["names"]["plural"], spec["scope"] == "Namespaced")
         resources = (
-            Resource(
-                ObjectRef(gvk, one.get("namespace") or "", one["name"]),
-                one["uid"],
-                bool(one.get("finalizers")),
-            )
-            for one in await self._list(kind, None)
+            Resource(ref, metadata["uid"], bool(metadata.get("finalizers")))
+            for ref, metadata in await self._list(kind, None)
         )
         return Definition(crd["metadata"]["name"], tuple(resources))
 
-    async def _list(self, kind: ApiResource, namespace: str | None) -> list[Json]:
-        """Return the metadata of all objects of a kind; None: of all namespaces."""
-        pages = list_pages(self._api, kind.path(namespace), accept=METADATA_LIST)
-        return [item["metadata"] async for page in pages for item in page.get("items") or ()]
+    async def _list(self, kind: ApiResource, namespace: str | None) -> list[tuple[ObjectRef, Json]]:
+        """Return reference and metadata of all objects of a kind; None: of all namespaces."""
+        found = objects(self._cluster.api, kind, namespace)
+        return [(ref, item["metadata"]) async for ref, item in found]
 
 
 @click.command()
@@ -373,15 +362,13 @@ def undeploy(
     plan = plan_for(_objects(path, kustomize))
 
     async def run() -> None:
-        connection = await kubeconfig.connect()
-        try:
-            removal = Removal(Api(connection), timeout_seconds)
+        async with open_cluster(kubeconfig, None) as cluster:
+            removal = Removal(cluster, timeout_seconds)
             definitions = await removal.definitions(plan.crds)
             if with_crds:
-                _ask(await removal.with_owned(definitions), connection.server, sure=yes)
+                server = cluster.api.connection.server
+                _ask(await removal.with_owned(definitions), server, sure=yes)
             await removal.remove(plan, with_crds=with_crds)
-        finally:
-            await connection.close()
         for line in () if with_crds else remaining_lines(definitions):
             click.echo(line)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import MERGE_PATCH, Api
@@ -21,7 +22,21 @@ _POLL_SECONDS = 0.25
 _READS_PER_SECOND = 50
 """Of all waits together, as the requests of kubectl."""
 _CONCURRENT_READS = 8
-"""Of all waits together."""
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+async def concurrently(
+    read: Callable[[_Item], Awaitable[_Result]], items: Iterable[_Item]
+) -> list[_Result]:
+    """Read something for each item, a few at a time; return the results in the order of items."""
+    limit = asyncio.Semaphore(_CONCURRENT_READS)
+
+    async def limited(item: _Item) -> _Result:
+        async with limit:
+            return await read(item)
+
+    return await asyncio.gather(*map(limited, items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,20 @@ class ClusterView:
         self._ambiguous = ambiguous_kinds(served)
         self._waits = 0
         self._reading = asyncio.Semaphore(_CONCURRENT_READS)
+
+    @property
+    def listable(self) -> list[ApiResource]:
+        """The kinds that can be listed, each in its preferred version."""
+        found: dict[tuple[str, str], ApiResource] = {}
+        for each in self.served:
+            if "list" in each.verbs:
+                found.setdefault((each.gvk.group, each.plural), each)
+        return list(found.values())
+
+    @property
+    def custom_kinds(self) -> list[ApiResource]:
+        """Those of CRDs."""
+        return [each for each in self.listable if not each.gvk.is_built_in]
 
     def resource(self, kind: str) -> ApiResource:
         """Return the resource with this kind, plural or short name. Raises ConfigError."""

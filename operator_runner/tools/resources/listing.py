@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +12,13 @@ from operator_runner.kube.api import FIELD_MANAGER, JSON, METADATA_LIST, Api, li
 from operator_runner.kube.cluster import CONTROLLER
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
-from operator_runner.tools.resources.cluster import ClusterView
+from operator_runner.tools.resources.cluster import ClusterView, concurrently
 from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize
 from operator_runner.tools.run_lines import is_valid_event
 
 ACCEPT_METADATA = f"{METADATA_LIST},{JSON}"
 """Lists of metadata; an aggregated API without support for these sends whole objects."""
-_CONCURRENCY = 8
-"""Requests at a time."""
 
 
 @dataclass(slots=True)
@@ -98,7 +95,7 @@ async def all_kinds(
     by_kind: dict[tuple[str, str], list[WatchedKind]] = {}
     for each in watched:
         by_kind.setdefault((each.group, each.kind), []).append(each)
-    for kind in _preferred(cluster.served):
+    for kind in cluster.listable:
         scopes = by_kind.get((kind.gvk.group, kind.gvk.kind))
         if scopes is None or kind in selection.kinds:
             continue
@@ -117,40 +114,21 @@ async def all_kinds(
 
 
 async def _add_handled_kinds(cluster: ClusterView, selection: ResourceSelection) -> None:
-    kinds = custom_kinds(cluster.served)
-    limit = asyncio.Semaphore(_CONCURRENCY)
-
     async def is_handled(resource: ApiResource) -> bool | None:
-        async with limit:
-            try:
-                async for _, item in objects(cluster.api, resource, selection.namespace):
-                    if _is_handled(item):
-                        return True
-            except Forbidden:
-                return None
-            except NotFound:
-                return False
+        try:
+            async for _, item in objects(cluster.api, resource, selection.namespace):
+                if _is_handled(item):
+                    return True
+        except Forbidden:
+            return None
+        except NotFound:
             return False
+        return False
 
-    found = await asyncio.gather(*map(is_handled, kinds))
-    selection.kinds = [kind for kind, handled in zip(kinds, found, strict=True) if handled]
-    selection.forbidden = [
-        kind for kind, handled in zip(kinds, found, strict=True) if handled is None
-    ]
-
-
-def custom_kinds(served: Sequence[ApiResource]) -> list[ApiResource]:
-    """Return the kinds of CRDs that can be listed, each in its preferred version."""
-    return [each for each in _preferred(served) if not each.gvk.is_built_in]
-
-
-def _preferred(served: Sequence[ApiResource]) -> list[ApiResource]:
-    """Return the kinds that can be listed, each in its preferred version."""
-    found: dict[tuple[str, str], ApiResource] = {}
-    for each in served:
-        if "list" in each.verbs:
-            found.setdefault((each.gvk.group, each.plural), each)
-    return list(found.values())
+    kinds = cluster.custom_kinds
+    found = list(zip(kinds, await concurrently(is_handled, kinds), strict=True))
+    selection.kinds = [kind for kind, handled in found if handled]
+    selection.forbidden = [kind for kind, handled in found if handled is None]
 
 
 async def objects(

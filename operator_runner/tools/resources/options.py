@@ -216,12 +216,10 @@ def complete_namespaces(context: click.Context, incomplete: str) -> list[Complet
 
 
 async def _kinds(cluster: ClusterView) -> list[str]:
-    from operator_runner.tools.resources import listing  # noqa: PLC0415 (slow import)
-
     # Where groups share a kind, its plural alone is that of the first group.
     return sorted(
         f"{each.plural}.{each.gvk.group}" if cluster.is_ambiguous(each.gvk.kind) else each.plural
-        for each in listing.custom_kinds(cluster.served)
+        for each in cluster.custom_kinds
     )
 
 

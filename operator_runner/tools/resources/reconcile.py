@@ -29,6 +29,13 @@ from operator_runner.reconcile.annotations import (
     wants_suspension,
 )
 from operator_runner.reconcile.conditions import conditions_by_type, is_suspended, read_conditions
+from operator_runner.tools.operator_api.discovery import follow_operators
+from operator_runner.tools.resources.cluster import (
+    ClusterView,
+    Deadline,
+    NamedResource,
+    open_cluster,
+)
 from operator_runner.tools.resources.options import DurationType, complete
 from operator_runner.tools.resources.output import EXIT_UNANSWERED, OutputFormat
 from operator_runner.tools.resources.targets import Results, Targets, target_options
@@ -36,7 +43,6 @@ from operator_runner.tools.run_lines import with_short_paths
 
 if TYPE_CHECKING:
     from operator_runner.tools.operator_api.watched_kinds import Queues
-    from operator_runner.tools.resources.cluster import ClusterView, Deadline, NamedResource
 
 
 _PROGRESS_SECONDS = 2.0
@@ -87,9 +93,6 @@ async def _request(
     targets: Targets, within: timedelta | None, output: OutputFormat, *, reset: bool = False
 ) -> int:
     """Request a run of each resource; with `within`, wait for the ends. Return the exit status."""
-    # The API client is slow to import, and --help does not need it.
-    from operator_runner.tools.resources.cluster import Deadline, open_cluster  # noqa: PLC0415
-
     request = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     annotations = {REQUEST_ANNOTATION: request, RESET_ANNOTATION: request if reset else None}
     results = Results(targets, output)
@@ -125,8 +128,7 @@ async def _report_progress(
     cluster: ClusterView, requested: Sequence[tuple[NamedResource, Json]]
 ) -> None:
     """Print what the resources wait for, when that changes, until cancelled."""
-    from operator_runner.tools.operator_api.discovery import follow_operators  # noqa: PLC0415
-    from operator_runner.tools.operator_api.watched_kinds import queues_of  # noqa: PLC0415
+    from operator_runner.tools.operator_api.watched_kinds import queues_of  # noqa: PLC0415 (slow)
 
     shown: dict[NamedResource, str] = {}
     await asyncio.sleep(_PROGRESS_SECONDS)
@@ -277,9 +279,6 @@ async def _set(
     targets: Targets, wanted: Suspension, within: timedelta, output: OutputFormat
 ) -> int:
     """Set or remove the annotation, and wait until operators show it; return the exit status."""
-    # The API client is slow to import, and --help does not need it.
-    from operator_runner.tools.resources.cluster import Deadline, open_cluster  # noqa: PLC0415
-
     results = Results(targets, output)
     async with open_cluster(targets.kubeconfig, targets.namespace) as cluster:
         changed: list[NamedResource] = []

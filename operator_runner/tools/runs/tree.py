@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from operator_runner.core.errors import ApiError, Forbidden, NotFound, Unavailable
 from operator_runner.core.model import GVK, PART_OF, Json, ObjectRef, uid_of
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.reconcile.annotations import PRUNE_ANNOTATION
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.tools.kubeconfig import Kubeconfig
+from operator_runner.tools.operator_api.discovery import Operators, follow_operators
+from operator_runner.tools.resources.cluster import (
+    ClusterView,
+    NamedResource,
+    concurrently,
+    kind_name,
+    open_cluster,
+)
 from operator_runner.tools.resources.options import (
     NameType,
     ResourceName,
@@ -34,11 +41,6 @@ from operator_runner.tools.resources.output import (
     print_table,
 )
 from operator_runner.tools.run_lines import age
-
-if TYPE_CHECKING:
-    from operator_runner.kube.discovery import ApiResource
-    from operator_runner.tools.operator_api.discovery import Operators
-    from operator_runner.tools.resources.cluster import ClusterView, NamedResource
 
 
 @dataclass(slots=True)
@@ -175,8 +177,6 @@ def touched_by(run: Json) -> frozenset[tuple[str, ...]] | None:
     )
 
 
-_CONCURRENCY = 8
-"""Requests at a time."""
 _POLL_SECONDS = 2.0
 _DELETED = "deleted"
 _NOT_TOUCHED = "not in the last run"
@@ -244,10 +244,6 @@ class _Found:
 async def _tree(
     name: ResourceName, kubeconfig: Kubeconfig, where: _Where, output: OutputFormat, *, watch: bool
 ) -> None:
-    # The API client is slow to import, and --help does not need it.
-    from operator_runner.tools.operator_api.discovery import follow_operators  # noqa: PLC0415
-    from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
-
     async with open_cluster(kubeconfig, where.namespace) as cluster:
         target = cluster.find(name)
         everywhere = where.everywhere or not target.ref.namespace
@@ -318,8 +314,7 @@ class _Search:
         """Return the runs of a resource, none without an operator."""
         from operator_runner.telemetry.runs.received import check_run  # noqa: PLC0415
         from operator_runner.telemetry.runs.records import query_of  # noqa: PLC0415
-        from operator_runner.tools.runs.listing import newest  # noqa: PLC0415
-        from operator_runner.tools.runs.run_details import find_run  # noqa: PLC0415
+        from operator_runner.tools.runs.reading import find_run, newest  # noqa: PLC0415
 
         query = {**query_of(ref), "limit": "100"}
         listed = await operators.collect("/runs", check_run, query)
@@ -333,25 +328,14 @@ class _Search:
 
     async def _objects(self) -> dict[ObjectRef, Json]:
         """Return the metadata of all objects that can be listed. Raises ApiError."""
-        limit = asyncio.Semaphore(_CONCURRENCY)
-        found: dict[ObjectRef, Json] = {}
-
-        async def read(kind: ApiResource) -> None:
-            async with limit:
-                found.update(await self._list(kind))
-
-        await asyncio.gather(*map(read, self._kinds()))
-        return found
-
-    def _kinds(self) -> list[ApiResource]:
-        """Return the kinds to search, each in its preferred version."""
-        found: dict[tuple[str, str], ApiResource] = {}
-        for each in self.cluster.served:
-            key = (each.gvk.group, each.gvk.kind)
-            is_in_reach = each.namespaced or self.namespace is None
-            if is_in_reach and "list" in each.verbs and key not in _NOT_OWNED:
-                found.setdefault(key, each)
-        return list(found.values())
+        kinds = [
+            each
+            for each in self.cluster.listable
+            if (each.namespaced or self.namespace is None)
+            and (each.gvk.group, each.gvk.kind) not in _NOT_OWNED
+        ]
+        lists = await concurrently(self._list, kinds)
+        return {ref: item for found in lists for ref, item in found.items()}
 
     async def _list(self, kind: ApiResource) -> dict[ObjectRef, Json]:
         from operator_runner.tools.resources.listing import objects  # noqa: PLC0415 (slow import)
@@ -368,22 +352,15 @@ class _Search:
     async def _readiness(self, root: TreeNode) -> dict[ObjectRef, str]:
         """Return the readiness of the objects that have a status; others are not read."""
         kinds = {each.gvk: each for each in self.cluster.served}
-        limit = asyncio.Semaphore(_CONCURRENCY)
         found: dict[ObjectRef, str] = {}
 
         async def read(ref: ObjectRef) -> None:
-            async with limit:
-                try:
-                    path = kinds[ref.gvk].path(ref.namespace, ref.name)
-                    body = await self.cluster.api.request("GET", path)
-                except (Forbidden, NotFound):
-                    return
-                found[ref] = _readiness(ref, body)
+            path = kinds[ref.gvk].path(ref.namespace, ref.name)
+            with suppress(Forbidden, NotFound):
+                found[ref] = _readiness(ref, await self.cluster.api.request("GET", path))
 
-        refs = [node.ref for node in root.all]
-        await asyncio.gather(
-            *(read(ref) for ref in refs if "status" in kinds[ref.gvk].subresources)
-        )
+        refs = (node.ref for node in root.all)
+        await concurrently(read, (ref for ref in refs if "status" in kinds[ref.gvk].subresources))
         return found
 
 
@@ -416,8 +393,6 @@ def _below(node: TreeNode, indent: str) -> Iterator[tuple[str, TreeNode]]:
 
 
 def _row(prefix: str, node: TreeNode, found: _Found, *, is_wide: bool) -> tuple[str, ...]:
-    from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415
-
     now = datetime.now(UTC)
     last = last_writer(node.metadata)
     writer = found.runs.writer(found.root.ref, last) or "-"

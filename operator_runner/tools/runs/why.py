@@ -1,17 +1,36 @@
-"""Command `operator-runner why KIND/NAME`."""
+"""Command `operator-runner why KIND/NAME`: past runs of resources, and their causes.
+
+Operators that answer have every run that they keep, Events those with changes or failures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from operator_runner.core.model import Json
+from operator_runner.ansible.rerun_command import Rerun, read
+from operator_runner.core.errors import ApiError, Forbidden
+from operator_runner.core.labels import field_selector
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.core.texts import printable
+from operator_runner.kube.api import JSON, Api, list_pages
+from operator_runner.kube.cluster import CONTROLLER
+from operator_runner.kube.discovery import ApiResource
+from operator_runner.reconcile.annotations import wants_suspension
+from operator_runner.telemetry.runs.received import check_run
+from operator_runner.telemetry.runs.records import causes_text, query_of
 from operator_runner.tools.kubeconfig import Kubeconfig
+from operator_runner.tools.operator_api.discovery import Operators, follow_operators
+from operator_runner.tools.operator_api.watched_kinds import exclusion, watched_kinds
+from operator_runner.tools.resources.cluster import open_cluster
+from operator_runner.tools.resources.listing import objects
 from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
@@ -20,9 +39,87 @@ from operator_runner.tools.resources.options import (
     work_dir_option,
 )
 from operator_runner.tools.resources.output import OutputFormat, print_data, print_document
-from operator_runner.tools.run_lines import History, Widths, header
+from operator_runner.tools.run_lines import (
+    FAILED,
+    REPLICA,
+    RESOURCE,
+    RunLine,
+    Widths,
+    header,
+    is_valid_event,
+    line_of,
+    with_repetitions,
+    with_short_paths,
+)
+from operator_runner.tools.runs.display import message_of
+from operator_runner.tools.runs.reading import without_repetitions
 
 _INDENT = " " * 4
+_POLL_SECONDS = 1.0
+_MAX_RUNS = "500"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The runs of one resource, or of all of a kind, newest first.
+
+    `name` of `ref` is empty for a kind.
+    """
+
+    ref: ObjectRef
+    lines: tuple[RunLine, ...]
+    rerun: Rerun | None = None
+    """The command that repeats the last run, if it failed and its files are here."""
+    suspended: tuple[ObjectRef, ...] = ()
+    """The resources that an annotation suspends; empty if unknown."""
+    pod: str = ""
+    """NAMESPACE/NAME of the Pod with the files of the last run, if that failed; else empty."""
+    deleting: tuple[ObjectRef, ...] = ()
+    """The resources whose deletion was requested."""
+    exclusion: str = ""
+    """Why operators may not reconcile the resource; empty if they do, or if that is unknown."""
+
+    @property
+    def rerun_hint(self) -> str:
+        """The command that prints `rerun` in the Pod, empty if no Pod is known to have it."""
+        if not (self.pod and self.ref.name):
+            return ""
+        namespace, _, pod = self.pod.partition("/")
+        place = f" --namespace={self.ref.namespace}" if self.ref.namespace else ""
+        return (
+            f"kubectl exec --namespace={namespace} {pod} -- "
+            f"operator-runner why {self.ref.full_name}{place}"
+        )
+
+    def widths(self, *, is_wide: bool = False) -> Widths:
+        """Return the widths of the columns that only some histories have; 0: not shown.
+
+        The replica is shown if runs are of several ones, or with `is_wide`.
+        """
+        places = [len(line.place) for line in self.lines] if not self.ref.name else []
+        replicas = {line.replica for line in self.lines if line.replica}
+        return (
+            max([len(RESOURCE), *places]) if places else 0,
+            max([len(REPLICA), *map(len, replicas)]) if len(replicas) > 1 or is_wide else 0,
+        )
+
+
+def folded(lines: Iterable[RunLine]) -> list[RunLine]:
+    """Return lines, newest first, with failures that repeat without another run in one line."""
+    ordered = sorted(lines, key=lambda line: line.ended, reverse=True)
+    counted = with_repetitions(ordered, lambda line: (line.place, line.outcome, line.note))
+    return [replace(line, count=line.count + times - 1) for line, times in counted]
+
+
+def pod_of_failure(lines: Sequence[RunLine], operators: Iterable[str]) -> str:
+    """Return NAMESPACE/NAME of the Pod of the newest run, if that failed, else an empty text.
+
+    `operators` are names of operators that answer, such as `Pod NAMESPACE/NAME`.
+    """
+    if not lines or lines[0].outcome != FAILED:
+        return ""
+    pods = (each.removeprefix("Pod ") for each in operators if each.startswith("Pod "))
+    return next((each for each in pods if each.rpartition("/")[2] == lines[0].replica), "")
 
 
 @click.command()
@@ -57,12 +154,8 @@ def why(
     """
     if all_namespaces and "/" in wanted:
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
-    kind, _, name = wanted.partition("/")
-    # The API client is slow to import, and other commands do not need it.
-    from operator_runner.tools.runs.past_runs import follow_histories  # noqa: PLC0415
-
-    histories = follow_histories(
-        kubeconfig, kind, namespace, name, work_dir, everywhere=all_namespaces
+    histories = _follow_histories(
+        kubeconfig, wanted, namespace, work_dir, everywhere=all_namespaces
     )
 
     async def run() -> None:
@@ -145,3 +238,178 @@ def _quiet(history: History) -> str:
         f"No runs of {resource} yet, or none that is recorded: Events expire, and unchanged runs "
         "emit none. An operator that answers has all runs; its log shows what it waits for."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _HistoryReader:
+    """Reads the runs of a resource, or without a name in `ref` of all of the kind.
+
+    They are those of the namespace of `ref`, or of all of them with `everywhere`.
+    """
+
+    api: Api
+    resource: ApiResource
+    ref: ObjectRef
+    work_dir: Path | None
+    everywhere: bool
+
+    async def read(self, operators: Operators) -> History:
+        """Return what operators that answer and Events have."""
+        ref = self.ref
+        query = {**query_of(ref), "limit": _MAX_RUNS}
+        listed = without_repetitions(await operators.collect("/runs", check_run, query))
+        events = await self._events(required=not operators.clients)
+        bodies = await self._bodies(known=bool(events or listed))
+        uids = {(each.namespace, each.name): uid_of(body) for each, body in bodies}
+        runs = [
+            each for each in listed if "finished" in each and _is_current(each["resource"], uids)
+        ]
+        ids = {run["id"] for run in runs}
+        lines = [
+            line
+            for event in events
+            if _is_current(_regarding(event), uids)
+            and not ((line := self._line_about(event)).is_run and line.run_id in ids)
+        ]
+        lines = [*folded(map(self._line_of_record, runs)), *lines]
+        lines.sort(key=lambda line: line.ended, reverse=True)
+        # The operator may watch another version of the kind than the preferred one.
+        about = [*map(_regarding, events), *(run["resource"] for run in runs)]
+        watched = {GVK.of(each.get("apiVersion", ""), ref.gvk.kind) for each in about}
+        refs = [ObjectRef(gvk, ref.namespace, ref.name) for gvk in watched if ref.name]
+        return History(
+            ref,
+            tuple(lines),
+            _rerun(self.work_dir, refs, lines),
+            tuple(ref for ref, body in bodies if wants_suspension(body)),
+            pod_of_failure(lines, [each.name for each in operators.clients]),
+            tuple(ref for ref, body in bodies if body["metadata"].get("deletionTimestamp")),
+            await _exclusion(operators, bodies) if ref.name and not lines else "",
+        )
+
+    async def _events(self, *, required: bool) -> list[Json]:
+        """Return the Events about runs; without permission, none, unless they are `required`."""
+        # Those about cluster-scoped objects are in `default`.
+        place = "" if self.everywhere else f"/namespaces/{self.ref.namespace or 'default'}"
+        name = self.ref.name
+        params = {"fieldSelector": field_selector("regarding.name", name)} if name else None
+        pages = list_pages(self.api, f"/apis/events.k8s.io/v1{place}/events", params=params)
+        try:
+            found = [event async for page in pages for event in page["items"]]
+        except Forbidden:
+            if required:
+                raise
+            return []
+        return [each for each in found if self._is_about(each) and is_valid_event(each)]
+
+    def _is_about(self, event: Json) -> bool:
+        regarding, ref = _regarding(event), self.ref
+        gvk = GVK.of(regarding.get("apiVersion", ""), regarding.get("kind", ""))
+        return (
+            event.get("reportingController") == CONTROLLER
+            and (gvk.group, gvk.kind) == (ref.gvk.group, ref.gvk.kind)
+            and (self.everywhere or (regarding.get("namespace") or "") == ref.namespace)
+        )
+
+    async def _bodies(self, *, known: bool) -> list[tuple[ObjectRef, Json]]:
+        """Return the resource, or without a name all of the kind; without permission, none.
+
+        Raises ApiError for a resource that cannot be read, unless its runs are known.
+        """
+        ref = self.ref
+        try:
+            if ref.name:
+                path = self.resource.path(ref.namespace, ref.name)
+                return [(ref, await self.api.request("GET", path))]
+            found = objects(self.api, self.resource, ref.namespace or None, accept=JSON)
+            return [each async for each in found]
+        except ApiError:
+            if known:
+                return []
+            raise
+
+    def _line_of_record(self, run: Json) -> RunLine:
+        """Return the line of a run of an operator."""
+        operator = str(run.get("operator") or "")
+        return RunLine(
+            datetime.fromisoformat(run["finished"]),
+            run.get("seconds"),
+            run["outcome"],
+            causes_text(run),
+            with_short_paths(message_of(run)),
+            run_id=run["id"],
+            replica=operator.rpartition("/")[2] if operator.startswith("Pod ") else "",
+            ref=self._ref_of(run["resource"]),
+        )
+
+    def _line_about(self, event: Json) -> RunLine:
+        """Return the line of an Event."""
+        return replace(line_of(event), ref=self._ref_of(_regarding(event)))
+
+    def _ref_of(self, resource: Json) -> ObjectRef | None:
+        """Return the resource that a line names; None if all lines are about one."""
+        if self.ref.name:
+            return None
+        namespace = str(resource.get("namespace") or "")
+        return ObjectRef(self.ref.gvk, namespace, str(resource.get("name")))
+
+
+def _is_current(resource: Json, uids: Mapping[tuple[str, str], str]) -> bool:
+    """Return whether this is not a deleted resource of the same name; `uids` are of those read."""
+    uid = uids.get((resource.get("namespace") or "", resource.get("name") or ""))
+    return uid is None or resource.get("uid") in {None, uid}
+
+
+async def _exclusion(operators: Operators, bodies: Sequence[tuple[ObjectRef, Json]]) -> str:
+    """Return why operators may not reconcile the first resource."""
+    watched = await watched_kinds(operators)
+    return next((exclusion(ref, body, watched) for ref, body in bodies), "")
+
+
+def _regarding(event: Json) -> Json:
+    regarding: Json = event.get("regarding") or {}
+    return regarding
+
+
+def _rerun(
+    work_dir: Path | None, refs: Iterable[ObjectRef], lines: Sequence[RunLine]
+) -> Rerun | None:
+    """Return the command that repeats the run of one of these lines, if its files are here.
+
+    None is the default work dir of an operator of this user.
+    """
+    run_ids = {line.run_id for line in lines}
+    base = work_dir or DEFAULT_WORK_DIR
+    try:
+        # Others may write to /tmp, and the command is meant to be executed.
+        if work_dir is None and base.stat().st_uid != os.geteuid():
+            return None
+        found = [read(base, ref) for ref in refs]
+    except OSError:
+        return None
+    return next((each for each in found if each is not None and each.run_id in run_ids), None)
+
+
+async def _follow_histories(
+    kubeconfig: Kubeconfig,
+    wanted: str,
+    namespace: str | None,
+    work_dir: Path | None,
+    *,
+    everywhere: bool,
+) -> AsyncGenerator[History]:
+    """Yield the runs of KIND/NAME or of all of a KIND, now and again each second without end.
+
+    `namespace` None is that of the kubeconfig. Raises ConfigError for an unknown kind, NotFound for
+    a resource without Events that does not exist, and other ApiErrors.
+    """
+    kind, _, name = wanted.partition("/")
+    async with open_cluster(kubeconfig, namespace) as cluster:
+        resource = cluster.resource(kind)
+        place = cluster.namespace if resource.namespaced and not everywhere else ""
+        ref = ObjectRef(resource.gvk, place, name)
+        reader = _HistoryReader(cluster.api, resource, ref, work_dir, everywhere)
+        found = follow_operators(cluster.api, cluster.namespace, work_dir, pause=_POLL_SECONDS)
+        async with aclosing(found):
+            async for operators in found:
+                yield await reader.read(operators)

@@ -28,8 +28,7 @@ from operator_runner.tools.operator_api.watched_kinds import WatchedKind, drifts
 from operator_runner.tools.resources.cluster import ClusterView, ambiguous_kinds
 from operator_runner.tools.resources.listing import ResourceSelection, all_kinds, run_events
 from operator_runner.tools.runs.html_report import RunReport
-from operator_runner.tools.runs.listing import without_repetitions
-from operator_runner.tools.runs.run_details import find_run, read_output
+from operator_runner.tools.runs.reading import find_run, read_output, without_repetitions
 from operator_runner.tools.ui.server import Feed
 from operator_runner.tools.ui.views import (
     ObservedCluster,

@@ -23,7 +23,7 @@ from operator_runner.tools.resources.summary import (
 from operator_runner.tools.run_lines import RunLine, line_of, with_repetitions
 from operator_runner.tools.runs.display import message_of
 from operator_runner.tools.runs.html_report import timeline
-from operator_runner.tools.runs.listing import newest, without_repetitions
+from operator_runner.tools.runs.reading import newest, without_repetitions
 
 _LOOP_REASONS = frozenset({"ReconcileLoop", "NotIdempotent"})
 _KEY_PARTS = 3

@@ -17,8 +17,7 @@ from operator_runner.tools.operator_api.client import OperatorClient, base_of
 from operator_runner.tools.operator_api.discovery import Operators
 from operator_runner.tools.operator_api.watched_kinds import watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView
-from operator_runner.tools.runs.listing import unlisted_run, without_repetitions
-from operator_runner.tools.runs.run_details import find_run
+from operator_runner.tools.runs.reading import find_run, unlisted_run, without_repetitions
 
 RUN: Json = {
     "id": "1",

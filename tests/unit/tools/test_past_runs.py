@@ -11,17 +11,9 @@ from click.testing import CliRunner
 
 from operator_runner.core.model import GVK, ObjectRef
 from operator_runner.kube.cluster import DURATION_ANNOTATION
-from operator_runner.tools.run_lines import (
-    History,
-    RunLine,
-    folded,
-    header,
-    is_valid_event,
-    line_of,
-    pod_of_failure,
-)
+from operator_runner.tools.run_lines import RunLine, header, is_valid_event, line_of
 from operator_runner.tools.runs.display import resource_name
-from operator_runner.tools.runs.why import why
+from operator_runner.tools.runs.why import History, folded, pod_of_failure, why
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 

@@ -10,7 +10,7 @@ import pytest
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind
-from operator_runner.tools.runs.listing import newest
+from operator_runner.tools.runs.reading import newest
 from operator_runner.tools.ui.views import (
     ObservedCluster,
     key_of,
