@@ -211,8 +211,7 @@ def resume(options: StartOptions, state: ClusterState) -> None:
             hint=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
         )
     for part in state.parts:
-        running = state.processes.get(part.name)
-        if running is None or not process.alive(running):
+        if not state.runs(part.name):
             options.report(f"Starting {part.name}, which was not running")
             state = supervision.start(options.home, state, part)
     supervision.wait_until_healthy(options.home, state)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -64,7 +62,11 @@ def build(recipe: Recipe, target: Path, console: Console) -> None:
     An interrupted build resumes from Go's build cache. Raises ClusterError.
     """
     locations.private_folder(target.parent)
-    with _one_at_a_time(recipe, target, console):
+
+    def report() -> None:
+        console.print(f"Another command is building {recipe.what}; waiting for it.")
+
+    with locations.locked(target.with_name(f"{target.name}.lock"), report):
         if target.is_dir():  # another build has just made it
             return
         go = _go(recipe)
@@ -158,14 +160,3 @@ def _go(recipe: Recipe) -> str:
     assert required is not None, "a go.mod always states its Go version"
     needed = int(required[1]), int(required[2])
     return find_go(needed, recipe.what, instead=recipe.instead)
-
-
-@contextmanager
-def _one_at_a_time(recipe: Recipe, target: Path, console: Console) -> Iterator[None]:
-    with target.with_name(f"{target.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            console.print(f"Another command is building {recipe.what}; waiting for it.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

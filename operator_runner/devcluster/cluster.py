@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -224,14 +225,13 @@ class Cluster:
         """
         state = self._running()
         path = os.pathsep.join([str(self.home.tools), os.environ.get("PATH", os.defpath)])
-        environment = process.child_environment(
-            {
-                "KUBECONFIG": str(self.kubeconfig),
-                "KUBECACHEDIR": str(self.home.kubectl_cache),
-                "PATH": path,
-                "CONTAINERD_NAMESPACE": "k8s.io",
-            }
-        )
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.kubeconfig),
+            "KUBECACHEDIR": str(self.home.kubectl_cache),
+            "PATH": path,
+            "CONTAINERD_NAMESPACE": "k8s.io",
+        }
         enter = (
             () if state.slot is None else supervision.entering(self._node(), folder=str(Path.cwd()))
         )
@@ -262,15 +262,14 @@ class Cluster:
             if running is not None:
                 process.end(running, grace=_STOP_GRACE_SECONDS)
             processes = {key: value for key, value in state.processes.items() if key != name}
-            save_state(self._home, state.with_processes(processes))
+            save_state(self._home, replace(state, processes=processes))
 
     def start_part(self, name: str) -> None:
         """Start a part that was stopped or died, and return when it is well."""
         with self._locked():
             state = self._running()
             part = self._part(state, name)
-            running = state.processes.get(part.name)
-            if running is None or not process.alive(running):
+            if not state.runs(part.name):
                 state = supervision.start(self._home, state, part)
             supervision.wait_until_healthy(self._home, state, part.name)
 

@@ -129,24 +129,8 @@ class Endpoint:
         return str(self.services[1])
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlaneCertificates:
-    """Certificates and keys of the control plane, in the home's `pki` folder."""
-
-    authority: KeyPair
-    etcd_authority: KeyPair
-    etcd: KeyPair
-    """The certificate of both the server and the client of etcd."""
-    api_server: KeyPair
-    to_kubelet: KeyPair
-    """With it the API server fetches logs and opens exec sessions."""
-    loopback: KeyPair
-    """Serves the health checks of controller manager and scheduler."""
-    token_key: Path
-
-
-def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertificates:
-    """Make all keys, certificates and kubeconfigs of a cluster."""
+def issue(home: Home, endpoint: Endpoint, cluster: str) -> None:
+    """Make all keys, certificates and kubeconfigs of a cluster, in the home's `pki` folder."""
     authority = Authority(home.pki, "ca")
     # etcd trusts an authority of its own: no client certificate of the cluster opens it.
     etcd_authority = Authority(home.pki, "etcd-ca")
@@ -158,15 +142,14 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
         "kubernetes.default.svc",
         "kubernetes.default.svc.cluster.local",
     ]
-    credentials = ControlPlaneCertificates(
-        authority=authority.pair,
-        etcd_authority=etcd_authority.pair,
-        etcd=etcd_authority.server("etcd", [LOOPBACK]),
-        api_server=authority.server("api-server", names),
-        to_kubelet=authority.client("to-kubelet", "kube-apiserver", "system:masters"),
-        loopback=authority.server("loopback", [LOOPBACK]),
-        token_key=signing_key(home.pki / "service-accounts.key"),
-    )
+    # The certificate of both the server and the client of etcd.
+    etcd_authority.server("etcd", [LOOPBACK])
+    authority.server("api-server", names)
+    # With it the API server fetches logs and opens exec sessions.
+    authority.client("to-kubelet", "kube-apiserver", "system:masters")
+    # Serves the health checks of controller manager and scheduler.
+    authority.server("loopback", [LOOPBACK])
+    signing_key(home.pki / "service-accounts.key")
     users = {
         home.kubeconfig: authority.client("admin", "admin", "system:masters"),
         **{
@@ -190,7 +173,6 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
         locations.write_file(
             path, kubeconfig(server=endpoint.url, authority=ca, user=user_pair, name=cluster)
         )
-    return credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +193,6 @@ class ControlPlane:
     """Folder of the Kubernetes programs and etcd."""
     home: Home
     endpoint: Endpoint
-    credentials: ControlPlaneCertificates
     etcd_ports: tuple[int, int, int]
     """Loopback ports for clients, peers and health checks."""
     options: ApiServerOptions
@@ -219,8 +200,7 @@ class ControlPlane:
     def etcd(self) -> Part:
         """Return etcd."""
         client, peer, metrics = (f"{LOOPBACK}:{port}" for port in self.etcd_ports)
-        own = self.credentials.etcd
-        trusted = self.credentials.etcd_authority.certificate
+        pki = self.home.pki
         command = (
             str(self.programs / "etcd"),
             f"--data-dir={self.home.etcd}",
@@ -232,13 +212,13 @@ class ControlPlane:
             f"--initial-cluster=default=https://{peer}",
             f"--listen-metrics-urls=http://{metrics}",
             "--client-cert-auth",
-            f"--trusted-ca-file={trusted}",
-            f"--cert-file={own.certificate}",
-            f"--key-file={own.key}",
+            f"--trusted-ca-file={pki}/etcd-ca.crt",
+            f"--cert-file={pki}/etcd.crt",
+            f"--key-file={pki}/etcd.key",
             "--peer-client-cert-auth",
-            f"--peer-trusted-ca-file={trusted}",
-            f"--peer-cert-file={own.certificate}",
-            f"--peer-key-file={own.key}",
+            f"--peer-trusted-ca-file={pki}/etcd-ca.crt",
+            f"--peer-cert-file={pki}/etcd.crt",
+            f"--peer-key-file={pki}/etcd.key",
             # The data need not survive a power failure: `cluster up` starts a new cluster then.
             "--unsafe-no-fsync",
             "--log-level=warn",
@@ -248,30 +228,29 @@ class ControlPlane:
 
     def api_server(self) -> Part:
         """Return the API server."""
-        endpoint, credentials = self.endpoint, self.credentials
+        endpoint, pki = self.endpoint, self.home.pki
         plugins = ("NodeRestriction", *self.options.admission_plugins)
-        serving, kubelet = credentials.api_server, credentials.to_kubelet
         command = [
             str(self.programs / "kube-apiserver"),
             f"--etcd-servers=https://{LOOPBACK}:{self.etcd_ports[0]}",
-            f"--etcd-cafile={credentials.etcd_authority.certificate}",
-            f"--etcd-certfile={credentials.etcd.certificate}",
-            f"--etcd-keyfile={credentials.etcd.key}",
+            f"--etcd-cafile={pki}/etcd-ca.crt",
+            f"--etcd-certfile={pki}/etcd.crt",
+            f"--etcd-keyfile={pki}/etcd.key",
             f"--bind-address={endpoint.address}",
             f"--advertise-address={endpoint.address}",
             f"--secure-port={endpoint.port}",
             f"--service-cluster-ip-range={endpoint.services}",
-            f"--client-ca-file={credentials.authority.certificate}",
-            f"--tls-cert-file={serving.certificate}",
-            f"--tls-private-key-file={serving.key}",
+            f"--client-ca-file={pki}/ca.crt",
+            f"--tls-cert-file={pki}/api-server.crt",
+            f"--tls-private-key-file={pki}/api-server.key",
             "--authorization-mode=Node,RBAC",
             f"--enable-admission-plugins={','.join(plugins)}",
-            f"--service-account-key-file={credentials.token_key}",
-            f"--service-account-signing-key-file={credentials.token_key}",
+            f"--service-account-key-file={pki}/service-accounts.key",
+            f"--service-account-signing-key-file={pki}/service-accounts.key",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-            f"--kubelet-client-certificate={kubelet.certificate}",
-            f"--kubelet-client-key={kubelet.key}",
-            f"--kubelet-certificate-authority={credentials.authority.certificate}",
+            f"--kubelet-client-certificate={pki}/to-kubelet.crt",
+            f"--kubelet-client-key={pki}/to-kubelet.key",
+            f"--kubelet-certificate-authority={pki}/ca.crt",
             "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged=true",
             "--profiling=false",
@@ -286,17 +265,17 @@ class ControlPlane:
 
     def controller_manager(self) -> Part:
         """Return the controller manager, with each controller under its own service account."""
-        authority = self.credentials.authority
+        pki = self.home.pki
         return self._controller(
             "kube-controller-manager",
             "--use-service-account-credentials=true",
             # The usual 20 requests a second, meant for busy clusters, hold up the start by seconds.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
-            f"--service-account-private-key-file={self.credentials.token_key}",
-            f"--root-ca-file={authority.certificate}",
-            f"--cluster-signing-cert-file={authority.certificate}",
-            f"--cluster-signing-key-file={authority.key}",
+            f"--service-account-private-key-file={pki}/service-accounts.key",
+            f"--root-ca-file={pki}/ca.crt",
+            f"--cluster-signing-cert-file={pki}/ca.crt",
+            f"--cluster-signing-key-file={pki}/ca.key",
         )
 
     def scheduler(self) -> Part:
@@ -304,7 +283,8 @@ class ControlPlane:
         return self._controller("kube-scheduler")
 
     def _controller(self, name: str, *own: str) -> Part:
-        config = self.home.pki / f"{name}.kubeconfig"
+        pki = self.home.pki
+        config = pki / f"{name}.kubeconfig"
         [port] = network.free_ports(LOOPBACK, 1)
         command = (
             str(self.programs / name),
@@ -313,8 +293,8 @@ class ControlPlane:
             f"--authorization-kubeconfig={config}",
             f"--bind-address={LOOPBACK}",
             f"--secure-port={port}",
-            f"--tls-cert-file={self.credentials.loopback.certificate}",
-            f"--tls-private-key-file={self.credentials.loopback.key}",
+            f"--tls-cert-file={pki}/loopback.crt",
+            f"--tls-private-key-file={pki}/loopback.key",
             # One of each: an election would only delay the start.
             "--leader-elect=false",
             *own,
@@ -327,6 +307,5 @@ def prepare(
 ) -> ControlPlane:
     """Make credentials and choose ports for the control plane of the cluster called `cluster`."""
     client, peer, metrics = network.free_ports(LOOPBACK, 3)
-    credentials = issue(home, endpoint, cluster)
-    etcd_ports = (client, peer, metrics)
-    return ControlPlane(programs, home, endpoint, credentials, etcd_ports, options)
+    issue(home, endpoint, cluster)
+    return ControlPlane(programs, home, endpoint, (client, peer, metrics), options)

@@ -9,7 +9,7 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,8 +150,15 @@ def write_file(path: Path, content: str | bytes, *, mode: int = 0o600) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Wait until no other process has locked the file `path`, which is made, and lock it."""
+def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Wait until no other process has locked the file `path`, which is made, and lock it.
+
+    `on_wait` is called if another process has locked it.
+    """
     with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

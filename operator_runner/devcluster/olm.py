@@ -17,7 +17,6 @@ from operator_runner.devcluster import host, locations, process, supervision
 from operator_runner.devcluster.errors import ClusterError, NotRunning
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
-from operator_runner.devcluster.process import Process
 from operator_runner.devcluster.supervision import ESTABLISHED, ClusterState, Part
 
 OPERATOR, CATALOG, SERVER = "olm-operator", "catalog-operator", "opm"
@@ -42,7 +41,7 @@ class Olm:
     programs: Path
     state: ClusterState
 
-    def install(self) -> Olm:
+    def install(self) -> None:
         """Make OLM's objects and start its programs; return when it works.
 
         Existing objects are updated; running programs are kept.
@@ -55,12 +54,11 @@ class Olm:
         self._kubectl("apply", f"--filename={_OBJECTS}")
         state = self.state
         for part in (self._operator(), self._catalog()):
-            if not _runs(state, part.name):
+            if not state.runs(part.name):
                 state = supervision.start(self.home, state, part)
         supervision.wait_until_healthy(self.home, state, OPERATOR, CATALOG)
-        return Olm(self.home, self.programs, state)
 
-    def serve(self, name: str, catalog: Path) -> Olm:
+    def serve(self, name: str, catalog: Path) -> None:
         """Offer the packages of the file-based catalog in the folder `catalog`.
 
         It is copied as `name`, beside those of other names and in the place of an earlier one.
@@ -91,7 +89,6 @@ class Olm:
         state = supervision.start(self.home, self.state, self._server())
         supervision.wait_until_healthy(self.home, state, SERVER)
         self._connect()
-        return Olm(self.home, self.programs, state)
 
     def _operator(self) -> Part:
         command = (
@@ -161,8 +158,3 @@ class Olm:
 
     def _kubectl(self, *arguments: str) -> None:
         process.run_program(str(self.home.bin / "kubectl"), *arguments)
-
-
-def _runs(state: ClusterState, name: str) -> bool:
-    running: Process | None = state.processes.get(name)
-    return running is not None and process.alive(running)

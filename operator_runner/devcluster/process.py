@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -183,11 +183,6 @@ def parse_stat(line: str) -> tuple[str, int, int, int]:
     """
     fields = line[line.rindex(")") + 2 :].split()
     return fields[0], int(fields[1]), int(fields[17]), int(fields[19])
-
-
-def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for programs that work for the user: the user's own plus `extra`."""
-    return {**os.environ, **extra}
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

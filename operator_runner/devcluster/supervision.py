@@ -71,17 +71,18 @@ class ClusterState:
         """Return the node with this number, counted from 1, or None."""
         return self.nodes[number - 1] if 0 < number <= len(self.nodes) else None
 
-    def with_process(self, part: Part, process: Process) -> ClusterState:
-        """Return the state after `part` was started as `process`."""
+    def with_process(self, part: Part, started: Process) -> ClusterState:
+        """Return the state after `part` was started as `started`."""
         others = tuple(other for other in self.parts if other.name != part.name)
         known = self.parts if part in self.parts else (*others, part)
         return dataclasses.replace(
-            self, parts=known, processes={**self.processes, part.name: process}
+            self, parts=known, processes={**self.processes, part.name: started}
         )
 
-    def with_processes(self, processes: dict[str, Process]) -> ClusterState:
-        """Return the state with `processes` as those that run."""
-        return dataclasses.replace(self, processes=processes)
+    def runs(self, part: str) -> bool:
+        """Return whether the process of a part runs."""
+        running = self.processes.get(part)
+        return running is not None and process.alive(running)
 
     def part(self, name: str) -> Part | None:
         """Return the part `name`, or None."""
@@ -308,9 +309,8 @@ def part_died_error(home: Home, name: str) -> PartDied:
 
 def _status(home: Home, state: ClusterState, part: Part, prober: Prober) -> PartStatus:
     log = home.log_of(part.name)
-    running: Process | None = state.processes.get(part.name)
-    if running is None:
-        return PartStatus(part.name, None, "stopped", log)
-    if not process.alive(running):
-        return PartStatus(part.name, None, "ended by itself", log)
-    return PartStatus(part.name, running.pid, prober.problem(part.health), log)
+    if state.runs(part.name):
+        pid = state.processes[part.name].pid
+        return PartStatus(part.name, pid, prober.problem(part.health), log)
+    problem = "ended by itself" if part.name in state.processes else "stopped"
+    return PartStatus(part.name, None, problem, log)
