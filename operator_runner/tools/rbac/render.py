@@ -40,38 +40,34 @@ class PolicyRule:
 
 def rules_of(requirements: Sequence[Requirement]) -> list[PolicyRule]:
     """Return the fewest rules that grant exactly these requirements, in a stable order."""
-    verbs: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
-    verbs_by_reason: defaultdict[tuple[str, str, str, str], dict[str, set[str]]] = defaultdict(dict)
+    reasons: defaultdict[tuple[str, str, str, str], dict[str, set[str]]] = defaultdict(dict)
     for requirement in requirements:
         rule = requirement.rule
         what = (rule.group, rule.resource, rule.name, rule.path)
-        verbs[what].add(rule.verb)
-        verbs_by_reason[what].setdefault(requirement.reason, set()).add(rule.verb)
-    reasons = {what: _reasons(found) for what, found in verbs_by_reason.items()}
-    # Resources of a group with the same verbs, names and reasons are one rule.
-    merged: defaultdict[tuple[object, ...], list[tuple[str, str, str, str]]] = defaultdict(list)
-    for what, used in verbs.items():
-        merged[what[0], what[2], bool(what[3]), *sorted(used), *reasons[what]].append(what)
-    return _with_names_merged(
+        reasons[what].setdefault(requirement.reason, set()).add(rule.verb)
+    rules = [
         PolicyRule(
-            () if first[3] else (first[0],),
-            () if first[3] else tuple(sorted(what[1] for what in whats)),
-            (first[2],) if first[2] else (),
-            tuple(sorted(what[3] for what in whats)) if first[3] else (),
-            tuple(sorted(verbs[first])),
-            tuple(reasons[first]),
+            () if path else (group,),
+            () if path else (resource,),
+            (name,) if name else (),
+            (path,) if path else (),
+            tuple(sorted(set().union(*found.values()))),
+            tuple(_reasons(found)),
         )
-        for whats in merged.values()
-        for first in whats[:1]
-    )
+        for (group, resource, name, path), found in reasons.items()
+    ]
+    for field in ("resources", "paths", "names"):
+        rules = _merged(rules, field)
+    return sorted(rules)
 
 
-def _with_names_merged(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return the rules, sorted; those that differ in their names alone are one rule."""
-    names: defaultdict[tuple[PolicyRule, bool], set[str]] = defaultdict(set)
+def _merged(rules: Iterable[PolicyRule], field: str) -> list[PolicyRule]:
+    """Return the rules; those that differ in this field alone, and have it, are one rule."""
+    values: defaultdict[tuple[PolicyRule, bool], set[str]] = defaultdict(set)
     for rule in rules:
-        names[replace(rule, names=()), bool(rule.names)].update(rule.names)
-    return sorted(replace(rule, names=tuple(sorted(found))) for (rule, _), found in names.items())
+        found = getattr(rule, field)
+        values[replace(rule, **{field: ()}), bool(found)].update(found)
+    return [replace(rule, **{field: tuple(sorted(all_))}) for (rule, _), all_ in values.items()]
 
 
 def _reasons(reasons: dict[str, set[str]]) -> list[str]:

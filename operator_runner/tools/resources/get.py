@@ -9,22 +9,21 @@ from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import starmap
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.core.model import Json, ObjectRef, uid_of
+from operator_runner.core.model import Json, ObjectRef
 from operator_runner.core.texts import printable, shortened
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.watch import EventType, Extraction, watch_metadata
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import find_operators, follow_operators
 from operator_runner.tools.operator_api.watched_kinds import (
-    Queues,
     WatchedKind,
-    exclusion,
     other_namespaces,
     queues_of,
     watched_kinds,
@@ -34,7 +33,7 @@ from operator_runner.tools.resources.listing import (
     ResourceSelection,
     run_events,
     select,
-    summaries,
+    selected,
 )
 from operator_runner.tools.resources.options import (
     KindOrNameType,
@@ -52,11 +51,10 @@ from operator_runner.tools.resources.output import (
 )
 from operator_runner.tools.resources.summary import (
     Summary,
+    SummarySources,
     SummaryState,
     by_resource,
     is_same,
-    summarize,
-    with_queues,
 )
 from operator_runner.tools.run_lines import age
 
@@ -115,12 +113,14 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
         async with find_operators(cluster.api, cluster.namespace, options.work_dir) as operators:
             watched = await watched_kinds(operators)
             selection = await select(cluster, wanted, namespace, watched)
-            found, queues = await asyncio.gather(
-                summaries(cluster, selection, watched), queues_of(operators)
+            bodies, queues = await asyncio.gather(
+                selected(cluster, selection), queues_of(operators)
             )
+        events = await run_events(cluster.api, namespace) if bodies else []
+        sources = SummarySources(by_resource(events), watched, queues)
         if options.watch and selection.errors:
             raise selection.errors[0]
-        found = [with_queues(each, queues) for each in found]
+        found = list(starmap(sources.summary, bodies))
         if queues.reason and output.is_table and (found or not wanted):
             lacking = "NEXT RUN lacks periods, retries and the queue"
             if not wanted:
@@ -140,8 +140,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
         elif not options.watch and not status:
             click.echo(_nothing(selection, watched), err=True)
         if options.watch:
-            watching = _Watching(cluster, selection, printer, found, queues=queues, watched=watched)
-            await watching.run(options.work_dir)
+            await _Watching(cluster, selection, printer, found, sources).run(options.work_dir)
         return status
 
 
@@ -261,21 +260,17 @@ class _Watching:
         selection: ResourceSelection,
         printer: _Printer,
         shown: Sequence[Summary],
-        *,
-        queues: Queues,
-        watched: Collection[WatchedKind],
+        sources: SummarySources,
     ) -> None:
         self._cluster, self._selection, self._printer = cluster, selection, printer
         self._shown = {each.ref: each for each in shown}
-        self._queues, self._watched = queues, watched
+        self._sources = sources
         self._bodies: dict[ObjectRef, Json] = {}
-        self._events: dict[tuple[str, str], list[Json]] = {}
 
     async def run(self, work_dir: Path | None) -> NoReturn:
         """Read without end. Raises ApiError; ConfigError without kinds."""
         if not self._selection.kinds:
             raise ConfigError("nothing to watch; name a kind: operator-runner get KIND --watch")
-        await self._read_events()
         await asyncio.gather(
             self._follow_operators(work_dir), *map(self._follow, self._selection.kinds)
         )
@@ -312,7 +307,7 @@ class _Watching:
         """Read the Events of runs; if that fails, those that are known stay."""
         with contextlib.suppress(ApiError):
             found = await run_events(self._cluster.api, self._selection.namespace)
-            self._events = by_resource(found)
+            self._sources = replace(self._sources, events=by_resource(found))
 
     async def _follow_operators(self, work_dir: Path | None) -> NoReturn:
         """Show what changes in queues, and the Events of runs, which follow their statuses."""
@@ -321,9 +316,10 @@ class _Watching:
         )
         async with aclosing(found):
             async for operators in found:
-                self._watched, self._queues = await asyncio.gather(
+                watched, queues = await asyncio.gather(
                     watched_kinds(operators), queues_of(operators)
                 )
+                self._sources = replace(self._sources, watched=watched, queues=queues)
                 await self._read_events()
                 for ref in list(self._bodies):
                     self._show(ref)
@@ -332,9 +328,7 @@ class _Watching:
     def _show(self, ref: ObjectRef) -> None:
         if (body := self._bodies.get(ref)) is None:
             return  # deleted since
-        events = self._events.get((uid_of(body), ref.name), ())
-        excluded = exclusion(ref, body, self._watched)
-        summary = with_queues(summarize(ref, body, events, excluded), self._queues)
+        summary = self._sources.summary(ref, body)
         if not is_same(summary, self._shown.get(ref)):
             self._shown[ref] = summary
             self._printer.print([summary])

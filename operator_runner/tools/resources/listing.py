@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 
 from operator_runner.core.errors import ApiError, ConfigError, Forbidden, NotFound
-from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, JSON, METADATA_LIST, Api, list_pages
 from operator_runner.kube.cluster import CONTROLLER
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.tools.operator_api.watched_kinds import WatchedKind, exclusion
+from operator_runner.tools.operator_api.watched_kinds import WatchedKind
 from operator_runner.tools.resources.cluster import ClusterView, concurrently
 from operator_runner.tools.resources.options import ResourceName
-from operator_runner.tools.resources.summary import Summary, by_resource, summarize
 from operator_runner.tools.run_lines import is_valid_event
 
 ACCEPT_METADATA = f"{METADATA_LIST},{JSON}"
@@ -145,26 +144,16 @@ def _is_handled(item: Json) -> bool:
     return any(each.get("manager") == FIELD_MANAGER for each in fields)
 
 
-async def summaries(
-    cluster: ClusterView, selection: ResourceSelection, watched: Collection[WatchedKind]
-) -> list[Summary]:
-    """Return the summaries of all chosen resources, by kind, namespace and name.
+async def selected(
+    cluster: ClusterView, selection: ResourceSelection
+) -> list[tuple[ObjectRef, Json]]:
+    """Return all chosen resources, by kind, namespace and name.
 
-    `watched` is what the operators that answer watch. A resource that does not exist, and a kind
-    that the user may not read, are added to the errors of the selection. Raises other ApiErrors.
+    A resource that does not exist, and a kind that the user may not read, are added to the errors
+    of the selection. Raises other ApiErrors.
     """
-    found = [
-        (ref, body)
-        for kind in selection.kinds
-        async for ref, body in _bodies(cluster, selection, kind)
-    ]
-    events = by_resource(await run_events(cluster.api, selection.namespace)) if found else {}
-    return [
-        summarize(
-            ref, body, events.get((uid_of(body), ref.name), ()), exclusion(ref, body, watched)
-        )
-        for ref, body in found
-    ]
+    kinds = selection.kinds
+    return [each for kind in kinds async for each in _bodies(cluster, selection, kind)]
 
 
 async def _bodies(

@@ -9,8 +9,8 @@ Resources are not trusted: no function here raises, for any content.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import takewhile
@@ -24,7 +24,12 @@ from operator_runner.reconcile import drift
 from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.telemetry.runs.records import RUNNING, causes_text
-from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
+from operator_runner.tools.operator_api.watched_kinds import (
+    NextRun,
+    Queues,
+    WatchedKind,
+    exclusion,
+)
 from operator_runner.tools.run_lines import age, line_of, with_short_paths
 
 _READY = ("Ready", "Available", "Successful")
@@ -156,6 +161,23 @@ class Summary:
             "deletionTimestamp": _text(self.deleted),
         }
         return {name: value for name, value in fields.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySources:
+    """What is known of resources beside themselves."""
+
+    events: Mapping[tuple[str, str], Sequence[Json]] = field(default_factory=dict)
+    """As `by_resource` returns them."""
+    watched: Collection[WatchedKind] = ()
+    """What the operators that answer watch."""
+    queues: Queues = field(default_factory=Queues)
+
+    def summary(self, ref: ObjectRef, body: Json) -> Summary:
+        """Return the summary of a resource."""
+        events = self.events.get((uid_of(body), ref.name), ())
+        excluded = exclusion(ref, body, self.watched)
+        return with_queues(summarize(ref, body, events, excluded), self.queues)
 
 
 def summarize(

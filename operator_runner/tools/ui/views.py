@@ -8,17 +8,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.telemetry.runs.records import causes_text, object_json
 from operator_runner.tools.operator_api.watched_kinds import Queues, WatchedKind, exclusion
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import (
     Summary,
+    SummarySources,
     by_resource,
-    summarize,
     time_of,
-    with_queues,
 )
 from operator_runner.tools.run_lines import RunLine, line_of, with_repetitions
 from operator_runner.tools.runs.display import message_of
@@ -158,16 +157,11 @@ def _object(resource: Json, ambiguous: Collection[str]) -> Json:
 
 def _resources(observed: ObservedCluster, runs: Sequence[Json], now: datetime) -> list[Json]:
     queues = Queues(tuple(observed.queue), drifts=tuple(observed.drifts), runs=tuple(runs))
-    events = by_resource(observed.events)
-    found = []
-    for ref, body in observed.bodies.items():
-        summary = summarize(
-            ref,
-            body,
-            events.get((uid_of(body), ref.name), ()),
-            exclusion(ref, body, observed.watched),
-        )
-        found.append(_resource(key_of(object_json(ref)), with_queues(summary, queues), now))
+    sources = SummarySources(by_resource(observed.events), observed.watched, queues)
+    found = [
+        _resource(key_of(object_json(ref)), sources.summary(ref, body), now)
+        for ref, body in observed.bodies.items()
+    ]
     return sorted(found, key=lambda each: str(each["key"]))
 
 
