@@ -54,8 +54,6 @@ _ELSEWHERE = {KIND, "Deployment", "Namespace"}
 class Bundle:
     """One version of an operator in OLM's format."""
 
-    package: str
-    version: str
     files: Mapping[str, str]
     """Text by path within the bundle."""
     labels: Mapping[str, str]
@@ -90,7 +88,7 @@ def bundle(manifests: Manifests, watches: Sequence[Watch], options: BundleOption
         files[f"{SCORECARD}config.yaml"] = dump(without_cluster_metadata(tests[0]))
     labels = _labels(package, options, tested=bool(tests))
     files[ANNOTATIONS] = dump({"annotations": labels})
-    return Bundle(package, options.version, dict(sorted(files.items())), labels)
+    return Bundle(dict(sorted(files.items())), labels)
 
 
 def _manifests(manifests: Manifests, replaced: frozenset[tuple[str, str]]) -> Iterator[Json]:

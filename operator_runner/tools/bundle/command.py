@@ -17,7 +17,6 @@ from operator_runner.devcluster import binaries
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.tools import kustomize
 from operator_runner.tools.bundle import catalog as catalogs
-from operator_runner.tools.bundle import catalog as hub
 from operator_runner.tools.bundle.bundle import (
     ERROR,
     dockerfile,
@@ -27,7 +26,6 @@ from operator_runner.tools.bundle.bundle import (
     write_bundle,
 )
 from operator_runner.tools.bundle.bundle import bundle as make_bundle
-from operator_runner.tools.bundle.catalog import read_bundles
 from operator_runner.tools.bundle.cluster_service_version import BundleOptions
 from operator_runner.tools.bundle.manifests import Manifests
 from operator_runner.tools.yaml_io import load_objects
@@ -122,7 +120,7 @@ def catalog(
     bundles: tuple[Path, ...], default_channel: str, bundle_image: str, output: Path
 ) -> None:
     """Write a file-based catalog of the versions in BUNDLES."""
-    published = read_bundles(bundles)
+    published = catalogs.read_bundles(bundles)
     text = catalogs.catalog(published, default_channel=default_channel, image=bundle_image)
     target = output.absolute()
     file = Path(published[0].package) / "catalog.yaml"
@@ -138,7 +136,7 @@ def catalog(
 @click.option("--output", required=True, type=_FOLDER, help="Checkout of the repository.")
 def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Path) -> None:
     """Write operators/PACKAGE for OperatorHub's repositories."""
-    click.echo(hub.write_operatorhub(read_bundles(bundles), output, reviewer))
+    click.echo(catalogs.write_operatorhub(catalogs.read_bundles(bundles), output, reviewer))
 
 
 @click.command("bundle-validate")

@@ -5,7 +5,3 @@ texts, `commands` puts them on the disk.
 """
 
 from __future__ import annotations
-
-from operator_runner.tools.scaffold.commands import create, init
-
-__all__ = ["create", "init"]
