@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from operator_runner.core.errors import ConfigError
@@ -19,7 +19,7 @@ from operator_runner.tools.resources.summary import (
     by_resource,
     time_of,
 )
-from operator_runner.tools.run_lines import RunLine, line_of, with_repetitions
+from operator_runner.tools.run_lines import line_of, with_repetitions
 from operator_runner.tools.runs.display import message_of
 from operator_runner.tools.runs.html_report import timeline
 from operator_runner.tools.runs.reading import newest, without_repetitions
@@ -131,7 +131,7 @@ def resource_view(
         "deleting": body is not None and bool(body["metadata"].get("deletionTimestamp")),
         "exclusion": exclusion(ref, body, observed.watched) if ref and body and not runs else "",
         "runs": run_rows(newest(runs), now),
-        "events": [_line(each) for each in sorted(others, key=lambda e: e.ended, reverse=True)],
+        "events": [each.as_json() for each in sorted(others, key=lambda e: e.ended, reverse=True)],
         "schedules": [
             _known(_about(each), each)
             for each in observed.schedules
@@ -211,21 +211,8 @@ def _loops(events: Iterable[Json], queued: Mapping[str, Json]) -> list[Json]:
         # A throttled run waits for the end of its delay.
         next_ = {"due": entry["due"]} if "due" in entry else {}
         about = _about({"resource": resource})
-        found.append({**about, **_line(line_of(event)), "reason": event["reason"], **next_})
+        found.append({**about, **line_of(event).as_json(), "reason": event["reason"], **next_})
     return sorted(found, key=lambda each: str(each["ended"]), reverse=True)
-
-
-def _line(line: RunLine) -> Json:
-    fields = {
-        "ended": line.ended.astimezone(UTC).isoformat(),
-        "outcome": line.outcome,
-        "seconds": line.seconds,
-        "cause": line.why,
-        "message": line.note,
-        "count": line.count,
-        "runID": line.run_id,
-    }
-    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def _regarding(event: Json) -> Json:
