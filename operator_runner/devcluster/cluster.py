@@ -99,22 +99,13 @@ class Cluster:
         self.name = name
         self._environment = os.environ if environment is None else environment
         self._console = console or Console(stderr=True, highlight=False)
-        self._home = home_of(name, self._environment)
-
-    @property
-    def home(self) -> Home:
+        self.home = home_of(name, self._environment)
         """The folder of the cluster, and where in it everything is."""
-        return self._home
-
-    @property
-    def kubeconfig(self) -> Path:
+        self.kubeconfig = self.home.kubeconfig
         """Kubeconfig of the administrator; exists while the cluster is up."""
-        return self._home.kubeconfig
-
-    @property
-    def bin(self) -> Path:
+        self.bin = self.home.bin
         """Folder with a `kubectl` that talks to this cluster."""
-        return self._home.bin
+        self._lock_file = self.home.path.with_name(f".{name}.lock")
 
     def up(
         self,
@@ -138,7 +129,7 @@ class Cluster:
         """
         options = bringup.StartOptions(
             name=self.name,
-            home=self._home,
+            home=self.home,
             environment=self._environment,
             console=self._console,
             full=not control_plane_only,
@@ -154,33 +145,33 @@ class Cluster:
             if state is not None:
                 bringup.resume(options, state)
                 return
-            clean(self._home)
-            forget(self._home)
+            clean(self.home)
+            forget(self.home)
             try:
                 bringup.start(options)
             except KeyboardInterrupt:
                 self._remove()
                 raise
             except BaseException:
-                clean(self._home)
-                forget(self._home)
+                clean(self.home)
+                forget(self.home)
                 raise
 
     def down(self) -> None:
         """Remove the cluster with all its data and files, if it exists."""
-        if not self._home.path.parent.exists():
+        if not self.home.path.parent.exists():
             return
         with self._locked():
             self._remove()
 
     def _remove(self) -> None:
-        clean(self._home)
-        remove(self._home)
+        clean(self.home)
+        remove(self.home)
         self._lock_file.unlink(missing_ok=True)
 
     def status(self) -> tuple[PartStatus, ...]:
         """Return the status of every part. Raises NotRunning if there is no cluster."""
-        return supervision.statuses(self._home, self._running())
+        return supervision.statuses(self.home, self._running())
 
     def load(self, archive: Path) -> tuple[str, ...]:
         """Give every node the images of a docker or OCI archive; return their names."""
@@ -215,7 +206,7 @@ class Cluster:
     def _olm(self) -> Olm:
         self._node()
         programs = binaries.find_olm(self._environment, self._console)
-        return Olm(self._home, programs, self._running())
+        return Olm(self.home, programs, self._running())
 
     def command(self, command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """Return argv and environment that run `command` in the first node of the cluster.
@@ -262,7 +253,7 @@ class Cluster:
             if running is not None:
                 process.end(running, grace=_STOP_GRACE_SECONDS)
             processes = {key: value for key, value in state.processes.items() if key != name}
-            save_state(self._home, replace(state, processes=processes))
+            save_state(self.home, replace(state, processes=processes))
 
     def start_part(self, name: str) -> None:
         """Start a part that was stopped or died, and return when it is well."""
@@ -270,12 +261,12 @@ class Cluster:
             state = self._running()
             part = self._part(state, name)
             if not state.runs(part.name):
-                state = supervision.start(self._home, state, part)
-            supervision.wait_until_healthy(self._home, state, part.name)
+                state = supervision.start(self.home, state, part)
+            supervision.wait_until_healthy(self.home, state, part.name)
 
     def _current(self) -> ClusterState | None:
         """Return the state of a complete start of this boot whose node, if any, still runs."""
-        state = load_state(self._home)
+        state = load_state(self.home)
         if state is None or not state.ready or state.boot != process.boot():
             return None
         if not all(supervision.node_exists(node) for node in state.nodes):
@@ -283,7 +274,7 @@ class Cluster:
         return state
 
     def _running(self) -> ClusterState:
-        state = load_state(self._home)
+        state = load_state(self.home)
         if state is None or state.boot != process.boot():
             raise NotRunning(
                 f"there is no running cluster {self.name!r}",
@@ -301,7 +292,7 @@ class Cluster:
             )
         if not state.nodes or not all(supervision.node_exists(node) for node in state.nodes):
             raise NotRunning(
-                f"a node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
+                f"a node of the cluster {self.name!r} has ended; see {self.home.log_of('node')}",
                 hint="`operator-runner cluster up` starts a new cluster.",
             )
         return state.nodes[0]
@@ -313,14 +304,10 @@ class Cluster:
             raise NotRunning(f"the cluster has no part {name!r}", hint=f"Its parts: {known}.")
         return part
 
-    @property
-    def _lock_file(self) -> Path:
-        return self._home.path.with_name(f".{self.name}.lock")
-
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold off other commands that change this cluster."""
-        locations.private_folder(self._home.path.parent)
+        locations.private_folder(self.home.path.parent)
         while True:
             with self._lock_file.open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from operator_runner.devcluster.errors import ClusterError
@@ -19,74 +18,39 @@ from operator_runner.devcluster.errors import ClusterError
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
 class Home:
     """The folder of one cluster (0700), with all its files."""
 
-    path: Path
-
-    @property
-    def state(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        """Take the folder, which need not exist yet."""
+        self.path = path
+        self.state = path / "state.json"
         """File with the running processes: see `supervision.py`."""
-        return self.path / "state.json"
-
-    @property
-    def kubeconfig(self) -> Path:
+        self.kubeconfig = path / "kubeconfig"
         """The administrator's kubeconfig (0600)."""
-        return self.path / "kubeconfig"
-
-    @property
-    def bin(self) -> Path:
+        self.bin = path / "bin"
         """Programs for the user: `kubectl` with this cluster's kubeconfig preset."""
-        return self.path / "bin"
-
-    @property
-    def tools(self) -> Path:
+        self.tools = path / "tools"
         """Programs that go by KUBECONFIG, as those of other clusters do."""
-        return self.path / "tools"
-
-    @property
-    def kubectl_cache(self) -> Path:
+        self.kubectl_cache = path / "kubectl-cache"
         """What kubectl caches of this cluster's discovery; a later one may have its address."""
-        return self.path / "kubectl-cache"
-
-    @property
-    def pki(self) -> Path:
+        self.pki = path / "pki"
         """Keys, certificates and the kubeconfigs of the parts (0700)."""
-        return self.path / "pki"
-
-    @property
-    def logs(self) -> Path:
+        self.logs = path / "logs"
         """One log file a part; they outlive a failed start."""
-        return self.path / "logs"
-
-    @property
-    def etcd(self) -> Path:
+        self.etcd = path / "etcd"
         """The data of etcd."""
-        return self.path / "etcd"
-
-    @property
-    def node(self) -> Path:
+        self.node = self.node_folder(1)
         """Everything that the first node writes."""
-        return self.node_folder(1)
-
-    @property
-    def volumes(self) -> Path:
+        self.volumes = path / "volumes"
         """The data of PersistentVolumes, a folder each."""
-        return self.path / "volumes"
-
-    @property
-    def catalogs(self) -> Path:
+        self.catalogs = path / "olm" / "catalogs"
         """The catalogs that OLM installs from, a folder each; below one that is OLM's alone."""
-        return self.path / "olm" / "catalogs"
-
-    @property
-    def token(self) -> str:
+        self.token = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
         """Eight hex digits that name this cluster's link and cgroup on the machine.
 
         They follow from the path, so that a later command finds what an interrupted one left.
         """
-        return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]
 
     def node_folder(self, number: int) -> Path:
         """Return the folder of a node, whose numbers begin with 1."""

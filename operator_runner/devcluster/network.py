@@ -6,7 +6,6 @@ import json
 import random
 import socket
 from collections.abc import Collection
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -21,33 +20,26 @@ MAX_NODES = 4
 _ALL = IPv4Network("10.184.0.0/14")
 
 
-@dataclass(frozen=True, slots=True)
 class Subnets:
     """The addresses of the cluster in one slot."""
 
-    slot: int
-    nodes: int = 1
-    """Number of nodes that share the addresses of Pods: 1 to MAX_NODES."""
-
-    @property
-    def pods(self) -> IPv4Network:
+    def __init__(self, slot: int, nodes: int = 1) -> None:
+        """`nodes` is the number of nodes that share the addresses of Pods: 1 to MAX_NODES."""
+        self.slot, self.nodes = slot, nodes
+        self.pods = IPv4Network(f"10.184.{slot}.0/24")
         """Addresses of Pods of all nodes, routed over the link."""
-        return IPv4Network(f"10.184.{self.slot}.0/24")
-
-    @property
-    def services(self) -> IPv4Network:
+        self.services = IPv4Network(f"10.185.{slot}.0/24")
         """Addresses of Services, routed over the link; kube-proxy of each node answers there."""
-        return IPv4Network(f"10.185.{self.slot}.0/24")
-
-    @property
-    def links(self) -> IPv4Network:
+        self.links = IPv4Network(f"10.186.{slot}.0/24")
         """The links of all nodes."""
-        return IPv4Network(f"10.186.{self.slot}.0/24")
-
-    @property
-    def link(self) -> IPv4Network:
+        self.link = self.link_of(1)
         """The two ends of the link between this machine and the first node."""
-        return self.link_of(1)
+        self.host = self.gateway_of(1)
+        """This machine's end of the link, where the API server listens."""
+        self.node = self.node_of(1)
+        """The first node's end of the link, and its InternalIP."""
+        self.dns = str(self.services[10])
+        """The Service address of the DNS server, by convention the tenth."""
 
     def link_of(self, number: int) -> IPv4Network:
         """Return the link of a node: to this machine for the first, to the first for others."""
@@ -64,21 +56,6 @@ class Subnets:
     def pods_of(self, number: int) -> IPv4Network:
         """Return the addresses of a node's Pods: all, a half or a quarter of `pods`."""
         return list(self.pods.subnets(prefixlen_diff=(self.nodes - 1).bit_length()))[number - 1]
-
-    @property
-    def host(self) -> str:
-        """This machine's end of the link, where the API server listens."""
-        return self.gateway_of(1)
-
-    @property
-    def node(self) -> str:
-        """The first node's end of the link, and its InternalIP."""
-        return self.node_of(1)
-
-    @property
-    def dns(self) -> str:
-        """The Service address of the DNS server, by convention the tenth."""
-        return str(self.services[10])
 
 
 def free_slot(routed: Collection[IPv4Network]) -> int:
