@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from operator_runner.devcluster import Cluster
-from tests.support.api_reader import ApiReader, CannotReadError
+from tests.support.api_connection import ApiConnection, CannotRequestError
 from tests.support.waiting import eventually
 
 Json = dict[str, Any]
 
 
 @cache
-def _reader(program: Path, _kubeconfig: str | None) -> ApiReader:
-    return ApiReader(program)
+def _connection(program: Path, _kubeconfig: str | None) -> ApiConnection:
+    return ApiConnection(program)
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,16 @@ class Kubectl:
     @classmethod
     def in_new_namespace(cls, cluster: Cluster, prefix: str = "test") -> Self:
         """Create a namespace with a random name, and return kubectl for it."""
-        namespace = f"{prefix}-{secrets.token_hex(4)}"
-        cluster.exec(["kubectl", "create", "namespace", namespace])
-        return cls(cluster.bin / "kubectl", namespace)
+        kubectl = cls(cluster.bin / "kubectl", f"{prefix}-{secrets.token_hex(4)}")
+        name = {"name": kubectl.namespace}
+        kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": name})
+        # Pods of the test need it.
+        kubectl.wait_for_account()
+        return kubectl
+
+    @property
+    def _api(self) -> ApiConnection:
+        return _connection(self.program, os.environ.get("KUBECONFIG"))
 
     def run(self, *args: str, input_: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run and return; the exit code is the caller's business."""
@@ -56,19 +63,15 @@ class Kubectl:
 
     def get(self, kind: str, name: str) -> Json | None:
         """Return the object, None if it does not exist."""
-        with suppress(CannotReadError):
-            return _reader(self.program, os.environ.get("KUBECONFIG")).get(
-                kind, self.namespace, name
-            )
+        with suppress(CannotRequestError):
+            return self._api.get(kind, self.namespace, name)
         found = self("get", kind, name, "--ignore-not-found", "--output=json")
         return json.loads(found) if found else None
 
     def list(self, kind: str, selector: str = "") -> list[Json]:
         """Return the objects of a kind in the namespace."""
-        with suppress(CannotReadError):
-            return _reader(self.program, os.environ.get("KUBECONFIG")).list(
-                kind, self.namespace, selector
-            )
+        with suppress(CannotRequestError):
+            return self._api.list(kind, self.namespace, selector)
         items = json.loads(self("get", kind, f"--selector={selector}", "--output=json"))["items"]
         return list(items)
 
@@ -89,10 +92,20 @@ class Kubectl:
         kubeconfig.write_text(json.dumps(config))
         return kubeconfig
 
+    def create(self, body: Json) -> None:
+        """Create an object."""
+        try:
+            self._api.create(self.namespace, body)
+        except CannotRequestError:
+            self("create", "--filename=-", input_=json.dumps(body))
+
     def apply(self, *objects: Json) -> None:
-        """Apply objects."""
-        items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        self("apply", "--filename=-", input_=json.dumps(items))
+        """Apply objects, in their order."""
+        for body in objects:
+            try:
+                self._api.apply(self.namespace, body)
+            except CannotRequestError:
+                self("apply", "--filename=-", input_=json.dumps(body))
 
     def wait_for_kinds(self, *crds: str) -> None:
         """Wait until the API server serves the kinds of these CRDs, given by name.
@@ -100,8 +113,8 @@ class Kubectl:
         `kubectl wait` fails while a new CRD has no conditions, and discovery lists the kind some
         time after the condition Established. It may list that of a deleted CRD of the same name.
         """
-        reader = _reader(self.program, os.environ.get("KUBECONFIG"))
-        eventually(lambda: [crd for crd in crds if not reader.serves(crd)], lambda left: not left)
+        api = self._api
+        eventually(lambda: [crd for crd in crds if not api.serves(crd)], lambda left: not left)
 
     def wait_for_account(self, name: str = "default") -> None:
         """Wait for a service account: a controller creates that of a new namespace."""
@@ -123,4 +136,7 @@ class Kubectl:
 
     def merge(self, kind: str, name: str, patch: Json) -> None:
         """Merge a patch into an object; null removes a field."""
-        self("patch", kind, name, "--type=merge", f"--patch={json.dumps(patch)}")
+        try:
+            self._api.merge(kind, self.namespace, name, patch)
+        except CannotRequestError:
+            self("patch", kind, name, "--type=merge", f"--patch={json.dumps(patch)}")
