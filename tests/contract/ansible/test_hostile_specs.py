@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import pytest_asyncio
 
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
@@ -35,6 +36,8 @@ from operator_runner.reconcile.variables import extra_vars
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 SETTINGS = AnsibleSettings(skip_facts=True)
 SPEC = "_example_com_foo_spec"
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Runs:
@@ -73,7 +76,7 @@ class Runs:
         return json.loads(self.out.read_text())
 
 
-@pytest.fixture(params=["cold", "warm"])
+@pytest.fixture(scope="module", params=["cold", "warm"])
 def kind(request: pytest.FixtureRequest) -> ExecutorName:
     return cast(ExecutorName, request.param)
 
@@ -83,17 +86,24 @@ def names() -> ReservedNames:
     return asyncio.run(ReservedNamesLoader(SETTINGS, []).get())
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def launcher(
+    kind: ExecutorName, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Launcher]:
+    """Share the launcher: a fork server takes seconds to start."""
+    folder = tmp_path_factory.mktemp("launcher")
+    (folder / "password").write_text("correct horse")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(folder / "password"))
+        # Elsewhere ansible-core loses jobs if HOME is not the user's home, as in containers of CI.
+        patch.setenv("ANSIBLE_ASYNC_DIR", str(folder / "jobs"))
+        async with open_launcher(kind, SETTINGS) as opened:
+            yield opened
+
+
 @pytest.fixture
-async def runs(
-    tmp_path: Path, kind: ExecutorName, names: ReservedNames, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Runs]:
-    password = tmp_path / "password"
-    password.write_text("correct horse")
-    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
-    # Elsewhere ansible-core loses jobs if HOME is not the user's home, as in containers of CI.
-    monkeypatch.setenv("ANSIBLE_ASYNC_DIR", str(tmp_path / "jobs"))
-    async with open_launcher(kind, SETTINGS) as launcher:
-        yield Runs(tmp_path, launcher, names)
+def runs(tmp_path: Path, launcher: Launcher, names: ReservedNames) -> Runs:
+    return Runs(tmp_path, launcher, names)
 
 
 async def test_names_of_a_spec_run_no_command(runs: Runs) -> None:

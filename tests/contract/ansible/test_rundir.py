@@ -37,6 +37,14 @@ def test_a_work_dir_that_cannot_be_written_is_an_error_with_a_solution(
         RunDirs(work_dir)
 
 
+def test_two_operators_do_not_share_a_work_dir(tmp_path: Path) -> None:
+    """The error of the second one names the flag to change."""
+    first = RunDirs(tmp_path)
+    with pytest.raises(ConfigError, match="--work-dir"):
+        RunDirs(tmp_path)
+    assert first.base == tmp_path
+
+
 def run(
     rundirs: RunDirs,
     run_id: str,

@@ -7,15 +7,16 @@ import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import pytest_asyncio
 
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import (
     GVK,
     ObjectRef,
@@ -30,6 +31,9 @@ from tests.support.processes import new_nap, sleepers
 from tests.support.waiting import eventually
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
+SETTINGS = AnsibleSettings(skip_facts=True)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Runs:
@@ -66,31 +70,34 @@ class Runs:
         return sorted(path for path in folder.iterdir() if not path.is_symlink())
 
 
-@pytest.fixture(params=["cold", "warm"])
+@pytest.fixture(scope="module", params=["cold", "warm"])
 def kind(request: pytest.FixtureRequest) -> ExecutorName:
     return cast(ExecutorName, request.param)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def launcher(kind: ExecutorName) -> AsyncIterator[Launcher]:
+    """Share the launcher: a fork server takes seconds to start."""
+    async with open_launcher(kind, SETTINGS) as opened:
+        yield opened
+
+
 @pytest.fixture
-async def runs(tmp_path: Path, kind: ExecutorName) -> AsyncIterator[Runs]:
-    settings = AnsibleSettings(skip_facts=True)
-    async with open_launcher(kind, settings) as launcher:
-        yield Runs(tmp_path, launcher, settings)
+def runs(tmp_path: Path, launcher: Launcher) -> Runs:
+    return Runs(tmp_path, launcher, SETTINGS)
 
 
-async def test_a_work_dir_may_have_a_long_path(tmp_path: Path, kind: ExecutorName) -> None:
+async def test_a_work_dir_may_have_a_long_path(tmp_path: Path, launcher: Launcher) -> None:
     """Ansible 2.21 connects to a Unix socket in TMPDIR, whose path is limited to 107 bytes."""
-    settings = AnsibleSettings(skip_facts=True)
-    async with open_launcher(kind, settings) as launcher:
-        outcome = await Runs(tmp_path / "long" / ("a" * 200), launcher, settings)(
-            """
+    outcome = await Runs(tmp_path / "long" / ("a" * 200), launcher, SETTINGS)(
+        """
 - add_host: {name: another, groups: [others], added: "{{ size }}"}
 - command: echo {{ hostvars.another.added }}
   register: printed
 - assert: {that: "printed.stdout == '3' and groups.others == ['another']"}
 """,
-            size=3,
-        )
+        size=3,
+    )
     assert outcome.successful, outcome.failures
 
 
@@ -263,16 +270,8 @@ async def test_further_arguments_reach_ansible_playbook(tmp_path: Path, kind: Ex
     password = tmp_path / "password"
     password.write_text("open sesame")
     args = f"--vault-password-file {password} -e more=extra"
-    settings = AnsibleSettings(skip_facts=True, args=args)
+    settings = replace(SETTINGS, args=args)
     async with open_launcher(kind, settings) as launcher:
         runs = Runs(tmp_path, launcher, settings)
         outcome = await runs("- assert: {that: more == 'extra'}\n")
     assert outcome.successful, outcome.failures
-
-
-def test_two_operators_do_not_share_a_work_dir(tmp_path: Path) -> None:
-    """The error of the second one names the flag to change."""
-    first = RunDirs(tmp_path)
-    with pytest.raises(ConfigError, match="--work-dir"):
-        RunDirs(tmp_path)
-    assert first.base == tmp_path
