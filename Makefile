@@ -47,10 +47,10 @@ REPORT = --junitxml=$(REPORTS)/$@.xml
 # How much of the package unit tests alone execute; a choice of tests is not measured.
 COVERAGE := --cov=operator_runner --cov-report= --cov-fail-under=63
 
-# The oldest Python, that of Debian 12, and the short contract that it runs: cold and warm runs,
-# without a cluster.
+# The oldest Python, that of Debian 12, and the short contract that it runs: modules of all kinds in
+# cold and warm runs, without a cluster. `make test-matrix` runs the rest.
 OLDEST := 3.11
-SHORT_CONTRACT := $(addprefix tests/contract/ansible/launchers/test_,modules.py types.py)
+SHORT_CONTRACT := tests/contract/ansible/launchers/test_kinds_of_modules.py
 
 # The releases of ansible-core that each Python can run, and the distribution `ansible` of each.
 CORES_3.11 := 2.19

@@ -59,8 +59,13 @@ class _Recording:
             written.rename(self._target)
 
 
-def files_of_an_edit(environment: BenchEnvironment) -> Mapping[str, list[str]]:
-    """Return the functions of each file that an edit runs; the watch has no optional key."""
+def files_of_an_edit(
+    environment: BenchEnvironment, idle_seconds: float = _IDLE_SECONDS
+) -> Mapping[str, list[str]]:
+    """Return the functions of each file that an edit runs; the watch has no optional key.
+
+    What the operator runs in `idle_seconds` without an edit is left out.
+    """
     found = environment.scratch / "functions.json"
     program = environment.scratch / "operator"
     program.write_text(
@@ -95,7 +100,7 @@ def files_of_an_edit(environment: BenchEnvironment) -> Mapping[str, list[str]]:
             edit(runs)
         site.wait_for_end(_RUNS)
         site.wait_for_quiet()
-        idle = recorded(lambda: time.sleep(_IDLE_SECONDS))
+        idle = recorded(lambda: time.sleep(idle_seconds))
         of_edit = recorded(edit_and_wait) - idle
     functions: defaultdict[str, list[str]] = defaultdict(list)
     for file, name in sorted(of_edit):

@@ -186,7 +186,7 @@ def test_the_memory_of_runs_is_measured(bench_environment: BenchEnvironment) -> 
 
 def test_the_files_of_an_edit_are_counted(bench_environment: BenchEnvironment) -> None:
     """Those of each step, and none of a feature that only a key of the watch switches on."""
-    functions = files_of_an_edit(bench_environment)
+    functions = files_of_an_edit(bench_environment, idle_seconds=1)
     for file in ("reconcile/reconciler.py", "ansible/executor.py", "proxy/server.py"):
         assert functions[file], functions
     assert not {"reconcile/schedule.py", "reconcile/pruning.py"} & set(functions)
