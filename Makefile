@@ -148,7 +148,7 @@ fmt: $(INSTALLED) ## Format the code and apply lint fixes
 bytecode: $(COMPILED) ## Compile installed packages and changed sources to bytecode
 	@$(BIN)/python -m compileall -q operator_runner
 
-demo olm-demo run attack contract functional first-day true-status prune e2e slow bench bench-cores bench-forks bench-patches soak bench-etcd scale: bytecode
+demo olm-demo run unit attack contract contract-patches functional first-day true-status prune e2e slow bench bench-cores bench-forks bench-patches soak bench-etcd scale: bytecode
 
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
