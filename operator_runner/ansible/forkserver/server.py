@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO
 
@@ -85,7 +86,7 @@ def main() -> None:
         patches=patches,
         children=children,
     )
-    control.send(json.dumps([each.as_json() for each in mismatches]).encode())
+    control.send(json.dumps([asdict(each) for each in mismatches]).encode())
     try:
         call_with_room(server.serve)
     except Exception as error:

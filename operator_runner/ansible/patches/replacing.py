@@ -11,7 +11,7 @@ from typing import Any
 
 from operator_runner.ansible.patches.registry import PATCHES
 
-_DECLARED = frozenset(symbol.address for patch in PATCHES for symbol in patch.replaces)
+_DECLARED = frozenset(address for patch in PATCHES for address in patch.replaces)
 
 
 def replace(address: str, value: Any, owner: Any = None) -> None:

@@ -9,13 +9,13 @@ import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from operator_runner.ansible.patches import registry
-from operator_runner.ansible.patches.registry import ABSENT, Patch, Symbol
+from operator_runner.ansible.patches.registry import ABSENT, LOADED_BY_PLAY, Patch
 
 _PLAIN = (str, int, float, bool, tuple, type(None))
 
@@ -41,17 +41,17 @@ def signature_of(found: Any) -> str:
     return str(inspect.Signature(bare))
 
 
-def installed_signature(symbol: Symbol) -> str:
+def installed_signature(address: str) -> str:
     """Return the signature of the symbol in the installed library; ABSENT without one.
 
     Raises ImportError if its module cannot be imported.
     """
-    if symbol.loaded_by_play:
-        return _signature_in_source(symbol.address)
-    module, _, path = symbol.address.partition(":")
+    if address.startswith(LOADED_BY_PLAY):
+        return _signature_in_source(address)
+    module = address.partition(":")[0]
     try:
         importlib.import_module(module)
-        return signature_of(pkgutil.resolve_name(f"{module}:{path}"))
+        return signature_of(pkgutil.resolve_name(address))
     except AttributeError:
         return ABSENT
     except ModuleNotFoundError:
@@ -60,19 +60,14 @@ def installed_signature(symbol: Symbol) -> str:
         return ABSENT
 
 
-def signatures_of(symbol: Symbol) -> tuple[str, ...]:
-    """Return the signatures that the patch is written for."""
-    return (symbol.signature,) if isinstance(symbol.signature, str) else symbol.signature
-
-
-def fits(symbol: Symbol, found: str, *, is_called: bool) -> bool:
-    """Return whether the patch fits a symbol with this signature.
+def fits(expected: str, found: str, *, is_called: bool) -> bool:
+    """Return whether the patch fits a symbol with the signature that was found.
 
     A symbol that is called and not replaced may have further parameters with defaults.
     """
-    expected = signatures_of(symbol)
-    return found in expected or (
-        is_called and any(_has_only_defaults(found, each) for each in expected)
+    signatures = expected.split(" or ")
+    return found in signatures or (
+        is_called and any(_has_only_defaults(found, each) for each in signatures)
     )
 
 
@@ -123,10 +118,6 @@ class Mismatch:
     def __str__(self) -> str:
         """Return it as one line."""
         return f"patch {self.patch} does not fit {self.version}: {self.symbol}: {self.difference}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a process sends it to another one."""
-        return asdict(self)
 
 
 class PatchSelection:
@@ -182,14 +173,13 @@ def _lacks(patch: Patch, installers: Mapping[str, object]) -> bool:
 
 def _check(patch: Patch) -> Callable[..., None] | Mismatch:
     """Return the function that applies the patch if all its symbols are as it expects."""
-    for symbol in (*patch.replaces, *patch.uses):
+    for address, expected in (*patch.replaces.items(), *patch.uses.items()):
         try:
-            found = installed_signature(symbol)
+            found = installed_signature(address)
         except ImportError as error:
-            return _mismatch(patch, symbol.address, f"cannot be imported: {error}")
-        if not fits(symbol, found, is_called=symbol in patch.uses):
-            expected = " or ".join(signatures_of(symbol))
-            return _mismatch(patch, symbol.address, f"expected {expected}, found {found}")
+            return _mismatch(patch, address, f"cannot be imported: {error}")
+        if not fits(expected, found, is_called=address in patch.uses):
+            return _mismatch(patch, address, f"expected {expected}, found {found}")
     try:
         install: Callable[..., None] = pkgutil.resolve_name(patch.install)
     except (ImportError, AttributeError) as error:
@@ -204,7 +194,7 @@ def _mismatch(patch: Patch, symbol: str, difference: str) -> Mismatch:
 
 def _version_of(patch: Patch, symbol: str) -> str:
     """Return the distribution that a symbol is of; of the first one where it is one of our own."""
-    address = symbol if symbol != patch.install else patch.replaces[0].address
+    address = symbol if symbol != patch.install else next(iter(patch.replaces), symbol)
     top = address.partition(":")[0].partition(".")[0]
     distribution = {"ansible": "ansible-core", "ansible_runner": "ansible-runner"}.get(top, top)
     try:

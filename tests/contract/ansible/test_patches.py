@@ -17,7 +17,7 @@ from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import Launcher, open_launcher
 from operator_runner.ansible.forkserver import launcher as module
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
-from operator_runner.ansible.patches.registry import ABSENT, PATCHES, Symbol, switchable_names
+from operator_runner.ansible.patches.registry import ABSENT, PATCHES, switchable_names
 from operator_runner.ansible.patches.replacing import replace as replace_symbol
 from operator_runner.ansible.patches.selection import installed_signature, select, signature_of
 from operator_runner.ansible.templating import compatibility
@@ -135,10 +135,10 @@ from dataclasses import replace
 from operator_runner.ansible.patches import registry
 
 def altered(symbols):
-    return tuple(
-        replace(each, signature="(self, other)") if each.address == {address!r} else each
-        for each in symbols
-    )
+    return {{
+        each: "(self, other)" if each == {address!r} else signature
+        for each, signature in symbols.items()
+    }}
 
 registry.PATCHES = tuple(
     replace(each, replaces=altered(each.replaces), uses=altered(each.uses))
@@ -256,7 +256,7 @@ def test_a_missing_function_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_missing_module_is_a_mismatch() -> None:
     """As is one that has been renamed."""
-    patch = replace(PATCHES[0], replaces=(Symbol("ansible.no_such:name", "()"),))
+    patch = replace(PATCHES[0], replaces={"ansible.no_such:name": "()"})
     _, (mismatch,) = select(patches=[patch])
     assert "cannot be imported: No module named 'ansible.no_such'" in str(mismatch)
 
@@ -291,7 +291,7 @@ def test_signatures_have_no_types() -> None:
     assert signature_of(function) == "(a, /, b='x', *c, d='absent', **e)"
     assert signature_of(os) == "module"
     assert signature_of(True) == "bool"
-    assert installed_signature(Symbol("os:no_such", "()")) == ABSENT
+    assert installed_signature("os:no_such") == ABSENT
 
 
 def test_text_types_that_do_not_fit_end_the_play(monkeypatch: pytest.MonkeyPatch) -> None:
