@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, a
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import structlog
 
@@ -29,6 +29,9 @@ from operator_runner.core.async_tasks import end_tasks, finish_in_thread
 from operator_runner.core.errors import ConfigError, RunError, exhausted_resource
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName, ServerStart
+
+if TYPE_CHECKING:
+    from operator_runner.ansible.jobs.launcher import JobLauncher
 
 _log = structlog.get_logger(__name__)
 _HEADER = re.compile(
@@ -67,16 +70,6 @@ class Launcher(Protocol):
         self, request: RunRequest, rundir: RunDir
     ) -> AbstractAsyncContextManager[LaunchedRun]:
         """Start a run; leaving the block terminates its process tree."""
-
-
-class JobsLauncher(Launcher, Protocol):
-    """Starts runs as Jobs, which may outlive the operator."""
-
-    async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
-        """Delete the Jobs of an earlier operator that no run adopts.
-
-        Those of the resource with the uid `current` are kept for its next run.
-        """
 
 
 def check_patches(ansible: AnsibleSettings) -> None:
@@ -129,7 +122,7 @@ class AnsibleExecutor:
         rundirs: RunDirs,
         ansible: AnsibleSettings,
         kubeconfig: Path | None = None,
-        jobs: JobsLauncher | None = None,
+        jobs: JobLauncher | None = None,
         *,
         context: str = "",
         impersonated: Sequence[str] = (),

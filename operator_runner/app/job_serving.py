@@ -13,6 +13,7 @@ import structlog
 
 from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
+from operator_runner.ansible.jobs.server import JobServer
 from operator_runner.core.errors import ApiError, ConfigError, Conflict, Unavailable
 from operator_runner.core.fencing import Fences, LeaseTerm
 from operator_runner.core.model import Cause, ObjectRef, Trigger, Watch
@@ -21,7 +22,6 @@ from operator_runner.core.slot_assignment import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.certificate_sources import SecretCertificates
 from operator_runner.net.certificates import CertificateLifetimes
-from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 
 

@@ -150,7 +150,7 @@ _EXIT_STATUSES = {"successful": 0, "failed": 1}
 
 
 class RunChannel:
-    """Input and output of the Pod of one run; see `proxy.job_server.Channel`.
+    """Input and output of the Pod of one run.
 
     `events` parses the output of `ansible-runner worker`. ansible-runner's own reader, `process`,
     is not used: it extracts the archive of the artifacts to the paths that the Pod has chosen.

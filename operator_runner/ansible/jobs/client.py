@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,31 +119,6 @@ class ExpectedJob:
     def uid(self) -> str:
         """The uid of its resource."""
         return str(self.job["metadata"]["labels"][UID_LABEL])
-
-
-class ExpectedJobs:
-    """The expected Jobs of this operator."""
-
-    def __init__(self) -> None:
-        """Start without Jobs."""
-        self._jobs: dict[str, ExpectedJob] = {}
-        """By the uid of the Job."""
-
-    def add(self, expected: ExpectedJob) -> None:
-        """Keep a Job."""
-        self._jobs[expected.job["metadata"]["uid"]] = expected
-
-    def take(self, ref: ObjectRef, current: str) -> list[ExpectedJob]:
-        """Return the Jobs for a resource, but those of the uid `current`, and forget them."""
-        return self._take(lambda each: each.ref == ref and each.uid != current)
-
-    def forget(self, is_lost: Callable[[str], bool]) -> None:
-        """Forget the Jobs of resources, by uid."""
-        self._take(lambda each: is_lost(each.uid))
-
-    def _take(self, is_chosen: Callable[[ExpectedJob], bool]) -> list[ExpectedJob]:
-        chosen = [key for key, each in self._jobs.items() if is_chosen(each)]
-        return [self._jobs.pop(key) for key in chosen]
 
 
 _UNSTARTABLE = {"InvalidImageName", "ErrImageNeverPull"}

@@ -7,10 +7,9 @@ import hashlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
@@ -19,19 +18,19 @@ from operator_runner.ansible.jobs import manifest, worker
 from operator_runner.ansible.jobs.channel import RunChannel, Transmission, write_transmission
 from operator_runner.ansible.jobs.client import (
     ExpectedJob,
-    ExpectedJobs,
     JobClient,
     failure_reason,
     has_started,
     is_finished,
     start_problem,
 )
+from operator_runner.ansible.jobs.server import JobServer
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.async_tasks import end_tasks, finish_in_thread
 from operator_runner.core.errors import ApiError, Fenced, RunError
 from operator_runner.core.fencing import Fence, Fences, LeaseTerm
 from operator_runner.core.model import GVK, JobTemplate, Json, ObjectRef, RunRequest, Watch
-from operator_runner.core.settings import Address, AnsibleSettings
+from operator_runner.core.settings import AnsibleSettings
 
 _CHECK_SECONDS = 2.0
 """Interval of reads of the Job and its Pod."""
@@ -47,42 +46,6 @@ _KEPT_SECONDS = 600.0
 """Time for Kubernetes to mark a Job as finished after its run has reported its end."""
 
 _log = structlog.get_logger(__name__)
-
-
-class PodEndpoint(Protocol):
-    """The operator's server for the Pods of Jobs."""
-
-    @property
-    def address(self) -> Address:
-        """Return where Pods reach it."""
-
-    @property
-    def authorities(self) -> bytes:
-        """Return the PEM of the CAs that its certificate is verified with."""
-
-    @property
-    def is_sharded(self) -> bool:
-        """Return whether other replicas behind the address have Jobs too."""
-
-    def expect(self, token: str, uid: str, seconds: float) -> None:
-        """Let requests with `token` wait until its Job is attached or refused, within `seconds`.
-
-        `uid` is that of its resource.
-        """
-
-    def refuse(self, token: str) -> None:
-        """Refuse requests with the token of a Job that is not adopted."""
-
-    def forget(self, is_lost: Callable[[str], bool]) -> None:
-        """Leave the expected Jobs of resources, by uid, to another replica."""
-
-    def attach(
-        self, run_id: str, token: str, channel: RunChannel, is_left: Callable[[], bool]
-    ) -> AbstractContextManager[None]:
-        """Let `token` give the access of a run inside the block, and use its channel.
-
-        `is_left` returns, in the end, whether the Job is left to another operator.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +75,7 @@ class JobLauncher:
 
     def __init__(
         self,
-        server: PodEndpoint,
+        server: JobServer,
         client: Callable[[str], JobClient],
         ansible: AnsibleSettings,
         fences: Fences,
@@ -136,7 +99,8 @@ class JobLauncher:
         self._on_adopted = on_adopted
         self._may_start = may_start
         self._term_of = term_of
-        self._expected = ExpectedJobs()
+        self._expected: dict[str, ExpectedJob] = {}
+        """Jobs that runs of their resources may adopt, by the uid of the Job."""
         self._is_leaving = False
         self._ended: set[str] = set()
         """Uids of Jobs whose runs have reported their end, although they may still be active."""
@@ -173,7 +137,8 @@ class JobLauncher:
                 self._server.expect(token, uid, seconds)
                 self.adoptable += refs
                 if len(refs) == 1 and self._is_own(files):
-                    self._expected.add(ExpectedJob(client, job, token, refs[0]))
+                    expected = ExpectedJob(client, job, token, refs[0])
+                    self._expected[job["metadata"]["uid"]] = expected
 
     def _is_own(self, files: Mapping[str, bytes]) -> bool:
         """Return whether the Pod with these files connects to this operator."""
@@ -182,18 +147,26 @@ class JobLauncher:
 
     def forget(self, is_lost: Callable[[str], bool]) -> None:
         """Leave the expected Jobs of resources, by uid, to another replica."""
-        self._expected.forget(is_lost)
+        self._take(lambda each: is_lost(each.uid))
         self._server.forget(is_lost)
 
     async def end_unadopted(self, ref: ObjectRef, current: str) -> None:
-        """See `executor.JobsLauncher`."""
-        for each in self._expected.take(ref, current):
+        """Delete the Jobs of an earlier operator that no run adopts.
+
+        Those of the resource with the uid `current` are kept for its next run.
+        """
+        for each in self._take(lambda each: each.ref == ref and each.uid != current):
             fence = Fence(self._term_of(each.uid))
             if self._is_continued(each.uid, fence):
                 continue
             _log.info("Deleting the Job of a resource without a run", job=each.name)
             self._server.refuse(each.token)
             await _delete(each.client, each.job, fence)
+
+    def _take(self, is_chosen: Callable[[ExpectedJob], bool]) -> list[ExpectedJob]:
+        """Return the expected Jobs that are chosen, and forget them."""
+        chosen = [key for key, each in self._expected.items() if is_chosen(each)]
+        return [self._expected.pop(key) for key in chosen]
 
     async def ready(self) -> None:
         """See `executor.Launcher`; the Pod loads Ansible itself."""
@@ -213,7 +186,7 @@ class JobLauncher:
                 f"cannot start a Job in namespace {client.namespace}: {error}; "
                 "check the namespace, its quota, and the permissions with `operator-runner rbac`"
             ) from error
-        self._expected.forget(lambda uid: uid == request.uid)
+        self._take(lambda each: each.uid == request.uid)
 
         def is_left() -> bool:
             has_ended = channel.is_complete or bool(channel.fault)

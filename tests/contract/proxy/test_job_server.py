@@ -12,6 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from operator_runner.ansible.jobs import server as job_server
+from operator_runner.ansible.jobs.channel import RunChannel
+from operator_runner.ansible.jobs.server import JobServer
 from operator_runner.ansible.jobs.worker import Replicas
 from operator_runner.core.errors import Unavailable
 from operator_runner.core.fencing import Fences
@@ -20,8 +23,6 @@ from operator_runner.core.settings import Address
 from operator_runner.kube.certificate_sources import InMemoryCertificates
 from operator_runner.kube.session import Connection
 from operator_runner.net.certificates import CertificateBundle, CertificateLifetimes
-from operator_runner.proxy import job_server
-from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import SECONDS, WATCH, Recorder, config_map, proxied
 from tests.fakes.term import Clock
@@ -32,23 +33,15 @@ SOURCE = InMemoryCertificates(CertificateLifetimes())
 """The certificates are those of all replicas."""
 
 
-class Output:
+class Output(RunChannel):
     """Keeps the output of a run."""
 
     def __init__(self, input_file: Path) -> None:
-        self.input_file = input_file
+        super().__init__(input_file)
         self.content = b""
 
-    @property
-    def received(self) -> int:
-        """The number of bytes."""
-        return len(self.content)
-
-    def open_writer(self, offset: int) -> Callable[[bytes], Awaitable[None]] | None:
-        """Return what takes the next bytes."""
-        return self._write if offset == self.received else None
-
-    async def _write(self, chunk: bytes) -> None:
+    async def _write(self, writer: int, chunk: bytes) -> None:
+        await super()._write(writer, chunk)
         self.content += chunk
 
 

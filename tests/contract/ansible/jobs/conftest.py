@@ -17,6 +17,7 @@ from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.executor import AnsibleExecutor
 from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
+from operator_runner.ansible.jobs.server import JobServer
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import (
@@ -36,7 +37,6 @@ from operator_runner.kube.certificate_sources import SecretCertificates
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection, connect
 from operator_runner.net.certificates import CertificateLifetimes
-from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import Recorder, config_map
 from tests.fakes.term import Clock, held_term

@@ -16,6 +16,7 @@ from typing import Self
 from operator_runner.ansible.executor import LaunchedRun
 from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
+from operator_runner.ansible.jobs.server import JobServer
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import GVK, JobTemplate, Json, RunContent, RunRequest, Watch
@@ -25,7 +26,6 @@ from operator_runner.kube.certificate_sources import SecretCertificates
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import connect
 from operator_runner.net.certificates import CertificateLifetimes
-from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import Recorder, config_map
 from tests.support.kubelet import kubelet

@@ -9,28 +9,32 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
 from weakref import WeakSet
 
 import structlog
 from aiohttp import hdrs, web
 
+from operator_runner.ansible.jobs.channel import RunChannel
+from operator_runner.ansible.jobs.worker import (
+    ADDRESS_HEADER,
+    INPUT,
+    OFFSET_HEADER,
+    OUTPUT,
+    RUN,
+    UID_HEADER,
+)
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.settings import Address
+from operator_runner.kube.certificate_sources import CertificateSource
 from operator_runner.net.certificates import load_cert_chain
 from operator_runner.net.sockets import Connections, Listener, abort
 from operator_runner.proxy.run_tokens import Grant, token_digest
 from operator_runner.proxy.server import Proxy, set_up_runner
 from operator_runner.proxy.status_errors import StatusError
 
-_RUN = "/operator-runner.dev/run"
-_INPUT, _OUTPUT = f"{_RUN}/input", f"{_RUN}/output"
-_OFFSET, _UID = "Operator-Runner-Offset", "Operator-Runner-Resource-Uid"
-_ADDRESS = "Operator-Runner-Address"
 _MISDIRECTED = 421
 _REMEMBERED = 1000
 """Number of ended runs whose Pods get 410, and of those that were left to another replica."""
@@ -39,48 +43,10 @@ _RENEWAL_SECONDS = 6 * 3600.0
 _log = structlog.get_logger(__name__)
 
 
-class Channel(Protocol):
-    """The input and output of one run."""
-
-    @property
-    def input_file(self) -> Path:
-        """The stream of `ansible-runner transmit`."""
-
-    @property
-    def received(self) -> int:
-        """Number of bytes of output that have been received."""
-
-    def open_writer(self, offset: int) -> Callable[[bytes], Awaitable[None]] | None:
-        """Return what takes the output from `offset` on, None if the next byte is another one."""
-
-
-class Certificates(Protocol):
-    """Certificates as PEM."""
-
-    @property
-    def authorities(self) -> bytes:
-        """The CAs that clients trust."""
-
-    @property
-    def certificate(self) -> bytes:
-        """The serving certificate."""
-
-    @property
-    def key(self) -> bytes:
-        """Its private key."""
-
-
-class JobCertificates(Protocol):
-    """Provides certificates that are the same after a restart, and for all replicas."""
-
-    async def current(self, names: Sequence[str], *, is_published: bool) -> Certificates:
-        """Return the certificates to use, renewed if due. Raises ApiError."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Attached:
     grant: Grant
-    channel: Channel
+    channel: RunChannel
     connections: WeakSet[asyncio.BaseTransport] = field(default_factory=WeakSet)
 
 
@@ -94,19 +60,20 @@ class _Expected:
 
 
 class JobServer:
-    """Serves the Pods of Jobs; see `ansible.jobs.launcher.PodEndpoint`."""
+    """Serves the Pods of Jobs."""
 
     def __init__(
         self,
         proxy: Proxy,
-        source: JobCertificates,
+        source: CertificateSource,
         port: int,
         address: Address,
         owns: Callable[[str], bool] | None = None,
     ) -> None:
         """Serve nothing yet.
 
-        Port 0 selects a free one. `address` is where Pods reach the server; its port is 0 if that
+        Port 0 selects a free one. `source` provides certificates that are the same after a restart,
+        and for all replicas. `address` is where Pods reach the server; its port is 0 if that
         is the port of the server. `owns` returns whether this replica decides which Jobs of the
         resource with a uid are adopted; None if there are no other replicas with Jobs.
         """
@@ -197,7 +164,11 @@ class JobServer:
 
     @contextmanager
     def attach(
-        self, run_id: str, token: str, channel: Channel, is_left: Callable[[], bool] = lambda: False
+        self,
+        run_id: str,
+        token: str,
+        channel: RunChannel,
+        is_left: Callable[[], bool] = lambda: False,
     ) -> Iterator[None]:
         """Let `token` give the access of a run inside the block, and use its channel.
 
@@ -238,10 +209,10 @@ class JobServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            if self.is_sharded and request.path == _RUN:
+            if self.is_sharded and request.path == RUN:
                 return self._located(request)
             attached = await self._authenticate(request)
-            if request.path not in {_INPUT, _OUTPUT}:
+            if request.path not in {INPUT, OUTPUT}:
                 return await self._proxy.respond(
                     request, lambda _: attached.grant, self._connections
                 )
@@ -258,11 +229,11 @@ class JobServer:
         assert self._owns is not None
         digest = _token_of(request)
         if digest not in self._attached and digest not in self._expected:
-            is_mine = self._owns(request.headers.get(_UID, ""))
+            is_mine = self._owns(request.headers.get(UID_HEADER, ""))
             if digest in self._left or not is_mine:
                 raise StatusError(_MISDIRECTED, "another replica has the run; ask again")
         name = request.transport and request.transport.get_extra_info("sockname")
-        return web.Response(headers={_ADDRESS: f"{name[0]}:{name[1]}"} if name else {})
+        return web.Response(headers={ADDRESS_HEADER: f"{name[0]}:{name[1]}"} if name else {})
 
     async def _authenticate(self, request: web.BaseRequest) -> _Attached:
         """Return the run of a request. Raises StatusError."""
@@ -274,7 +245,7 @@ class JobServer:
                     # Clients repeat a request without an answer, but not one that is refused.
                     abort(request.transport)
                 raise StatusError(_MISDIRECTED, "another replica has the run")
-            if digest in self._ended and request.path in {_INPUT, _OUTPUT}:
+            if digest in self._ended and request.path in {INPUT, OUTPUT}:
                 raise StatusError(410, "the run has ended")
             raise StatusError(401, "invalid token: it is valid until the run of the Job ends")
         if request.transport is not None:
@@ -297,18 +268,18 @@ class JobServer:
         return self._attached.get(digest)
 
 
-async def _exchange(request: web.BaseRequest, channel: Channel) -> web.StreamResponse:
+async def _exchange(request: web.BaseRequest, channel: RunChannel) -> web.StreamResponse:
     """Send the input, report how much output has been received, or receive the next part of it."""
-    if request.path == _INPUT:
+    if request.path == INPUT:
         return web.FileResponse(channel.input_file)
     if request.method == hdrs.METH_POST:
-        offset = request.headers.get(_OFFSET, "")
+        offset = request.headers.get(OFFSET_HEADER, "")
         write = channel.open_writer(int(offset) if offset.isdigit() else -1)
         if write is None:
             raise StatusError(409, f"unexpected offset: the next byte is number {channel.received}")
         async for chunk in request.content.iter_any():
             await write(chunk)
-    return web.Response(headers={_OFFSET: str(channel.received)})
+    return web.Response(headers={OFFSET_HEADER: str(channel.received)})
 
 
 def _names(host: str) -> list[str]:
