@@ -243,7 +243,7 @@ def name_in(kind: str, body: bytes) -> str:
         except ValueError as error:
             raise DecodingError(f"invalid protobuf: {error}") from error
     else:
-        content = _decode(kind, body)
+        content = decode(kind, body)
     metadata = content.get("metadata") if isinstance(content, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return name if isinstance(name, str) else ""
@@ -257,7 +257,7 @@ def add_owner(kind: str, body: bytes, patch_for: Callable[[Json], MetadataPatch]
     """
     if kind == PROTOBUF:
         return _add_to_protobuf(body, patch_for)
-    content = _decode(kind, body)
+    content = decode(kind, body)
     if not isinstance(content, dict) or not (patch := patch_for(content)):
         return body
     try:
@@ -270,7 +270,7 @@ def add_owner(kind: str, body: bytes, patch_for: Callable[[Json], MetadataPatch]
 
 def add_test(body: bytes, uid: str) -> bytes:
     """Return a JSON patch that applies only to the object with this uid."""
-    content = _decode("application/json", body)
+    content = decode("application/json", body)
     if not isinstance(content, list):
         return body
     return encode_json([{"op": "test", "path": "/metadata/uid", "value": uid}, *content])
@@ -286,7 +286,7 @@ def add_precondition(kind: str, body: bytes, uid: str) -> bytes:
             return protobuf.add_precondition(body, uid)
         except ValueError as error:
             raise DecodingError(f"invalid protobuf: {error}") from error
-    content = _decode(kind, body)
+    content = decode(kind, body)
     given = content.get("preconditions") or {} if isinstance(content, dict) else None
     if not isinstance(given, dict):
         return body
@@ -300,7 +300,7 @@ def is_dry_run(kind: str, body: bytes) -> bool:
     try:
         if kind == PROTOBUF:
             return protobuf.is_dry_run(body)
-        content = _decode(kind, body)
+        content = decode(kind, body)
     except ValueError:
         return False
     return isinstance(content, dict) and bool(content.get("dryRun"))
@@ -314,7 +314,7 @@ def _add_to_protobuf(body: bytes, patch_for: Callable[[Json], MetadataPatch]) ->
         raise DecodingError(f"invalid protobuf: {error}") from error
 
 
-def _decode(kind: str, body: bytes) -> Any:
+def decode(kind: str, body: bytes) -> Any:
     """Return the content; None for invalid JSON and for an unknown media type."""
     if kind not in _JSON | _YAML | _PATCHES:
         return None

@@ -47,7 +47,7 @@ from operator_runner.proxy.ownership_enforcement import (
     with_target,
 )
 from operator_runner.proxy.permission_log import PermissionRecorder
-from operator_runner.proxy.request_info import RequestInfo, ambiguity
+from operator_runner.proxy.request_info import READS, RequestInfo, ambiguity
 from operator_runner.proxy.response_tracker import (
     MAX_BODY_BYTES,
     WRITES,
@@ -59,7 +59,7 @@ from operator_runner.proxy.response_tracker import (
     warn_of_pruned,
 )
 from operator_runner.proxy.run_tokens import Grant
-from operator_runner.proxy.status_errors import StatusError
+from operator_runner.proxy.status_errors import StatusError, not_found
 
 _log = structlog.get_logger(__name__)
 
@@ -79,7 +79,6 @@ _PRECONDITION_FAILED = (409, 422)
 """Responses to a write whose precondition failed; 422 for an apply or a patch."""
 _MAX_ATTEMPTS = 3
 """Attempts of a write whose object changes between the GET and the write."""
-_SELECTORS = ("labelSelector", "fieldSelector")
 _SHOWN = 200
 """Characters of an invalid path in the error."""
 
@@ -197,8 +196,7 @@ class Forwarder:
             await self._recorder.record(request, grant, None, HTTPStatus.OK)
         if body:
             return web.Response(body=body, content_type=JSON)
-        missing = f'{read.info.resource} "{read.info.name}" not found'
-        return StatusError(HTTPStatus.NOT_FOUND, missing, own=False).response()
+        return not_found(read.info).response()
 
     def _check_impersonation(self, request: web.BaseRequest) -> None:
         """Raise StatusError if run and operator impersonate: a request has one such user."""
@@ -236,10 +234,9 @@ class Forwarder:
     ) -> _T:
         """Return what `function` makes of the body. Raises StatusError beyond the bounds."""
         try:
-            if bodies.is_quick(write.media_type, len(body)):
-                return function(body)
-            async with write.grant.decoding:
-                return await self._worker_thread.call(function, body)
+            return await write.grant.decoded(
+                self._worker_thread, write.media_type, len(body), lambda: function(body)
+            )
         except DecodingError as error:
             raise StatusError(400, str(error)) from error
 
@@ -428,17 +425,7 @@ def _write(
         return None
     if not is_write(request.method, info, upgraded=_is_session(request, info)):
         return None
-    query = request.query
-    return WriteRequest(
-        grant,
-        request.method,
-        info.target,
-        bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, "")),
-        has_body=bool(content),
-        field_manager=query.get("fieldManager", ""),
-        dry_run=bool(query.get("dryRun")),
-        selectors=tuple((key, query[key]) for key in _SELECTORS if key in query),
-    )
+    return WriteRequest.of(request, grant, info, has_body=bool(content))
 
 
 async def _content(request: web.BaseRequest) -> bytes | _Stream | None:
@@ -475,8 +462,8 @@ async def _read(request: web.BaseRequest) -> bytes:
 
 
 async def _whole(request: web.BaseRequest) -> bytes:
-    """Return the body of a request, empty without one, decompressed or not as it is sent."""
-    return await _read(request) if request.body_exists else b""
+    """Return the body of a request, empty without one. Raises StatusError as `_buffered`."""
+    return await _buffered(request, None if request.body_exists else b"")
 
 
 class _Stream:
@@ -519,9 +506,6 @@ async def _send_continue(request: web.BaseRequest) -> None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods of requests that change nothing, unless they act on a Pod or are upgraded."""
-
 _LONG_RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 """Subresources whose requests the API server does not limit."""
 
@@ -538,7 +522,7 @@ def is_session(upgrade: str, info: RequestInfo | None, *, watch: bool) -> bool:
 
 def may_act(method: str, info: RequestInfo | None, *, upgraded: bool) -> bool:
     """Return whether a request may change something; `upgraded` ones are streams, such as exec."""
-    return method not in _READS or upgraded or (info is not None and is_write(method, info))
+    return method not in READS or upgraded or (info is not None and is_write(method, info))
 
 
 def permit(fence: Fence) -> WritePermit | None:

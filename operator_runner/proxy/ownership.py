@@ -124,11 +124,12 @@ class MetadataPatch:
 
 def can_be_owned(info: RequestInfo) -> bool:
     """Return whether writing this resource creates an object that can have an owner."""
-    return (
-        not info.subresource
-        and info.group not in _NEVER_STORED
-        and (info.group, info.resource) not in _NOT_OWNED
-    )
+    return not info.subresource and is_stored(info)
+
+
+def is_stored(info: RequestInfo) -> bool:
+    """Return whether objects of a resource are stored and can have owners, unlike reviews."""
+    return info.group not in _NEVER_STORED and (info.group, info.resource) not in _NOT_OWNED
 
 
 def patch_for_create(owner: Owner, info: RequestInfo, body: Json) -> MetadataPatch:

@@ -15,9 +15,10 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import structlog
+from aiohttp import hdrs, web
 
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.model import FORMER_OWNER, GVK, NOT_OWNED, PART_OF, Json, Ownership
@@ -30,12 +31,12 @@ from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import (
     ABSENT_RESOURCE_VERSION,
     MetadataPatch,
-    can_be_owned,
     controller_of,
     describe_ownership,
     has_any_owner,
     has_former_owner,
     is_owned,
+    is_stored,
     patch_for_create,
     patch_for_record,
     patch_for_update,
@@ -43,7 +44,7 @@ from operator_runner.proxy.ownership import (
 )
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
-from operator_runner.proxy.status_errors import StatusError, error_of_request
+from operator_runner.proxy.status_errors import StatusError, error_of_request, not_found
 
 _log = structlog.get_logger(__name__)
 
@@ -64,6 +65,7 @@ _MAX_CONFLICTS = 5
 _MAX_NAMES = 3
 """Foreign objects that the error of a refused deletion names."""
 _METHOD_NOT_ALLOWED = 405
+_SELECTORS = ("labelSelector", "fieldSelector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,21 @@ class WriteRequest:
     selectors: tuple[tuple[str, str], ...] = ()
     requests: list[tuple[str, str]] = field(default_factory=list, compare=False)
     """Method and path of each request that the decision sent to the API server."""
+
+    @classmethod
+    def of(cls, received: web.BaseRequest, grant: Grant, info: RequestInfo, **others: Any) -> Self:
+        """Return the write that a request of a run is; `others` are further fields."""
+        query = received.query
+        return cls(
+            grant,
+            received.method,
+            info.target,
+            bodies.media_type(received.headers.get(hdrs.CONTENT_TYPE, "")),
+            field_manager=query.get("fieldManager", ""),
+            dry_run=bool(query.get("dryRun")) or grant.dry_run is not None,
+            selectors=tuple((key, query[key]) for key in _SELECTORS if key in query),
+            **others,
+        )
 
     @property
     def is_apply(self) -> bool:
@@ -144,7 +161,7 @@ def with_target(write: WriteRequest, body: bytes) -> WriteRequest:
     resource, subresource = _NAMED_IN_BODY[info.group, info.resource]
     name = bodies.name_in(write.media_type, body)
     if not name:
-        raise StatusError(400, f"invalid body for {_plural(info)}: set metadata.name")
+        raise StatusError(400, f"invalid body for {info.plural}: set metadata.name")
     target = replace(info, resource=resource, name=name, subresource=subresource)
     return replace(write, info=target)
 
@@ -183,7 +200,7 @@ class Admission:
         """Return the decision, with the label of the members of an ApplySet."""
         info, is_create = write.info, write.method == "POST"
         has_metadata = info.subresource in _SUBRESOURCES_WITH_METADATA
-        if not has_metadata or not can_be_owned(replace(info, subresource="")):
+        if not has_metadata or not is_stored(info):
             return decision
         is_whole = is_create or write.replaces_object
         live = {} if is_create else decision.live
@@ -191,7 +208,7 @@ class Admission:
             try:
                 await self._announce(write.grant, info)
             except ApiError as error:
-                what = f"cannot record the kind of {_plural(info)} in {write.grant.owner.ref}"
+                what = f"cannot record the kind of {info.plural} in {write.grant.owner.ref}"
                 raise error_of_request(error, what) from error
         if info.subresource or write.media_type == bodies.JSON_PATCH:
             await self._mark(write, members, decision.live)
@@ -220,7 +237,7 @@ class Admission:
 
     async def _decide(self, write: WriteRequest) -> Decision:
         info = write.info
-        if not can_be_owned(replace(info, subresource="")):
+        if not is_stored(info):
             return _UNCHANGED
         if write.method == "POST" and not info.name:
             return _edited(write, _create_patch(write)) if self._inject else _UNCHANGED
@@ -272,7 +289,7 @@ class Admission:
             edit = _create_patch(write) if self._inject else _no_patch
             return replace(_edited(write, _if_absent(edit), seen=("", "")), live={})
         # If sent, it could reach an object that another client creates at this moment.
-        raise StatusError(404, f'{_plural(info)} "{info.name}" not found', own=False)
+        raise not_found(info)
 
     def _last_read(self, write: WriteRequest) -> Json | None:
         """Return the metadata of the object of an apply if the run has read it last.
@@ -380,7 +397,7 @@ class Admission:
             named = ", ".join(others[:_MAX_NAMES]) + (", ..." if len(others) > _MAX_NAMES else "")
             raise StatusError(
                 403,
-                f"{len(others)} of the selected {_plural(write.info)} do not belong to"
+                f"{len(others)} of the selected {write.info.plural} do not belong to"
                 f" {write.grant.owner.ref}: {named}; select those that do, or {_remedy(write)}",
                 reason=NOT_OWNED,
             )
@@ -419,7 +436,7 @@ class Admission:
                 live = again
             except ApiError as error:
                 raise error_of_request(
-                    error, f"cannot take over fields of {_plural(info)}"
+                    error, f"cannot take over fields of {info.plural}"
                 ) from error
         return live
 
@@ -439,9 +456,7 @@ class Admission:
         except Conflict as error:
             raise StatusError(409, f"{error}; it had no owner before, so try again") from error
         except ApiError as error:
-            raise error_of_request(
-                error, f"cannot set the owner of {_plural(write.info)}"
-            ) from error
+            raise error_of_request(error, f"cannot set the owner of {write.info.plural}") from error
 
     # Live objects -------------------------------------------------------------------
 
@@ -464,7 +479,7 @@ class Admission:
             self._unreadable.add(resource)
             _log.warning(
                 "Cannot get objects before writes: owners are not set",
-                resource=_plural(info),
+                resource=info.plural,
                 error=str(error),
                 hint="grant the verb get",
             )
@@ -474,7 +489,7 @@ class Admission:
         try:
             found = await self._discovery.resource_named(info.group, info.version, info.resource)
         except ApiError:
-            return _plural(info)
+            return info.plural
         return found.gvk.kind
 
 
@@ -561,11 +576,7 @@ def _with_preconditions(
 
 
 def _owner_unknown(info: RequestInfo, error: ApiError) -> StatusError:
-    return error_of_request(error, f"cannot get the owner of {_plural(info)}")
-
-
-def _plural(info: RequestInfo) -> str:
-    return f"{info.resource}.{info.group}" if info.group else info.resource
+    return error_of_request(error, f"cannot get the owner of {info.plural}")
 
 
 def _remedy(write: WriteRequest, live: Json | None = None) -> str:

@@ -7,7 +7,7 @@ no content of requests or responses. `operator-runner rbac` reads it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from operator_runner.proxy.request_info import (
     ANY,
     OWN,
     Permission,
-    RequestAttributes,
     RequestInfo,
     Subject,
     impersonation_permissions,
@@ -183,7 +182,6 @@ def _problem(entry: Any) -> str | None:
     return None if entry.get("resource") or entry.get("path") else "resource or path is missing"
 
 
-_OK = 200
 _UNAUTHORIZED = 401
 _MAX_BODY_BYTES = 256 * 1024
 """No Role and no binding is larger."""
@@ -212,25 +210,23 @@ class PermissionRecorder:
         """
         if status == _UNAUTHORIZED:
             return
+        subject = _subject(grant)
         try:
-            self._permission_log.add(
-                [
-                    *_permissions_before(before, _subject(grant)),
-                    *[
-                        permission
-                        async for permission in self._permissions(request, grant, body, status)
-                    ],
-                ]
-            )
+            found = [
+                permission
+                for method, path in before
+                for permission in permissions_for_request(method, path, subject)
+            ]
+            found += [each async for each in self._permissions(request, subject, body, status)]
+            self._permission_log.add(found)
         except ApiError as error:
             _log.warning("Cannot record a request", path=request.path, error=str(error))
         except Exception:  # noqa: BLE001 the client gets its response
             _log.exception("Internal error while recording a request", path=request.path)
 
     async def _permissions(
-        self, request: web.BaseRequest, grant: Grant | None, body: Any, status: int
+        self, request: web.BaseRequest, subject: Subject, body: Any, status: int
     ) -> AsyncIterator[Permission]:
-        subject = _subject(grant)
         acting = list(impersonation_permissions(request.headers, subject.by))
         if acting:
             # All else needs the permissions of the impersonated user.
@@ -238,13 +234,11 @@ class PermissionRecorder:
                 yield permission
             return
         path = request.raw_path.partition("?")[0]
-        info = RequestInfo.parse(path)
-        watch = is_watch(request.query)
         for permission in permissions_for_request(
-            RequestAttributes(request.method, path, info, watch, status), subject
+            request.method, path, subject, watch=is_watch(request.query), status=status
         ):
             yield permission
-        content = _content(body)
+        info, content = RequestInfo.parse(path), _content(body)
         if info is None or content is None:
             return
         for permission in permissions_in_body(info, content, subject):
@@ -256,15 +250,6 @@ class PermissionRecorder:
             yield Permission(
                 subject.by, gvk.group, f"{owner.plural}/finalizers", namespace, "update"
             )
-
-
-def _permissions_before(
-    requests: Iterable[tuple[str, str]], subject: Subject
-) -> Iterator[Permission]:
-    for method, path in requests:
-        yield from permissions_for_request(
-            RequestAttributes(method, path, RequestInfo.parse(path), False, _OK), subject
-        )
 
 
 def _subject(grant: Grant | None) -> Subject:

@@ -27,6 +27,8 @@ _SCHEMES = frozenset({"", "http", "https"})
 _INCOMPLETE_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _MAX_PARAMETERS = 1000
 """Go ignores the whole query beyond 10,000."""
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods of requests that change nothing, unless they act on a Pod or are upgraded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,11 @@ class RequestInfo:
         resource, name, *rest = [*parts, ""]
         subresource = rest[0] if rest else ""
         return cls(group, version, namespace, resource, name, subresource, watch)
+
+    @property
+    def plural(self) -> str:
+        """Return the resource with its group, such as `deployments.apps`, for messages."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
 
     @property
     def collection_path(self) -> str:
@@ -203,32 +210,22 @@ class Subject:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestAttributes:
-    """A request: `watch` is that of the query, `status` that of the response."""
-
-    method: str
-    path: str
-    info: RequestInfo | None
-    watch: bool
-    status: int
-
-
 def permissions_for_request(
-    attributes: RequestAttributes, subject: Subject
+    method: str, path: str, subject: Subject, *, watch: bool = False, status: int = 200
 ) -> Iterator[Permission]:
-    """Yield the permissions that the request itself needs, without those every account has."""
-    info = attributes.info
+    """Yield the permissions that a request itself needs, without those every account has.
+
+    `path` has no query, `watch` is that of the query, and `status` that of the response.
+    """
+    info = RequestInfo.parse(path)
     if info is None:
-        if attributes.path.strip("/").split("/")[0] not in _FREE_PATHS:
-            yield Permission(
-                subject.by, "", "", "", attributes.method.lower(), path=attributes.path
-            )
+        if path.strip("/").split("/")[0] not in _FREE_PATHS:
+            yield Permission(subject.by, "", "", "", method.lower(), path=path)
         return
     if (info.group, info.resource) in _FREE:
         return
     resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    verb = _verb(attributes, info)
+    verb = _verb(method, info, watch=watch)
     permission = Permission(
         subject.by,
         info.group,
@@ -241,7 +238,7 @@ def permissions_for_request(
     if verb == "get" and resource in _STREAMING:
         # Over a websocket these start with a GET; newer API servers require create as well.
         yield replace(permission, verb="create")
-    if attributes.status == _CREATED and verb in {"update", "patch"}:
+    if status == _CREATED and verb in {"update", "patch"}:
         yield replace(permission, verb="create", name="")
 
 
@@ -297,16 +294,16 @@ def impersonation_permissions(headers: Mapping[str, str], by: str) -> Iterator[P
         yield Permission(by, "", "users", "", "impersonate", user)
 
 
-def _verb(attributes: RequestAttributes, info: RequestInfo) -> str:
+def _verb(method: str, info: RequestInfo, *, watch: bool) -> str:
     if info.watch:
         return "watch"
-    if attributes.method == "DELETE":
+    if method == "DELETE":
         return "delete" if info.name else "deletecollection"
-    if attributes.method in _METHODS:
-        return _METHODS[attributes.method]
+    if method in _METHODS:
+        return _METHODS[method]
     if info.name:
         return "get"
-    return "watch" if attributes.watch else "list"
+    return "watch" if watch else "list"
 
 
 def _namespace(namespace: str, subject: Subject) -> str:

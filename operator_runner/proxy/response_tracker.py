@@ -22,7 +22,7 @@ from operator_runner.core.model import GVK, FieldChange, Json, ObjectRef, Watch
 from operator_runner.kube.api import JSON
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.object_readiness import Health, health_of
-from operator_runner.proxy.bodies import DecodingError, decode_json, is_quick, media_type
+from operator_runner.proxy.bodies import DecodingError, decode_json, media_type
 from operator_runner.proxy.field_changes import field_changes
 from operator_runner.proxy.ownership import (
     PRIMARY_ANNOTATION,
@@ -189,11 +189,9 @@ class ResponseTracker:
         if kind != _JSON:
             return None
         try:
-            if is_quick(kind, len(body)):
-                response = _shortened(body)
-            else:
-                async with grant.decoding:
-                    response = await self._worker_thread.call(_shortened, body)
+            response = await grant.decoded(
+                self._worker_thread, kind, len(body), lambda: _shortened(body)
+            )
         except json.JSONDecodeError:
             return None
         return response if isinstance(response, dict) else None

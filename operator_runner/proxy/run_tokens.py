@@ -6,20 +6,25 @@ import asyncio
 import hashlib
 import secrets
 from asyncio import BaseTransport
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakSet
 
+from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.kubeconfig import render_kubeconfig
 from operator_runner.core.model import Json, Watch
 from operator_runner.net.sockets import abort
 from operator_runner.proxy.applyset import RunMembers
+from operator_runner.proxy.bodies import is_quick
 from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.field_changes import SeenObjects
 from operator_runner.proxy.ownership import Owner
+
+_T = TypeVar("_T")
 
 _NAME = "operator-runner"
 """Cluster, context and user of every kubeconfig. Clients key their caches by server and user,
@@ -57,6 +62,15 @@ class Grant:
     """Records what the run would write; None unless the run is a dry run."""
     decoding: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
     """Held while a large body of the run is decoded, so that other runs are not starved."""
+
+    async def decoded(
+        self, thread: WorkerThread, kind: str, size: int, function: Callable[[], _T]
+    ) -> _T:
+        """Decode or encode a body of this media type and size, in the thread if it is large."""
+        if is_quick(kind, size):
+            return function()
+        async with self.decoding:
+            return await thread.call(function)
 
 
 class Grants:

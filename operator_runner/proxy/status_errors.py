@@ -7,6 +7,7 @@ import json
 from aiohttp import hdrs, web
 
 from operator_runner.core.errors import ApiError, Fenced, Forbidden, Unavailable
+from operator_runner.proxy.request_info import RequestInfo
 
 _REASONS = {
     400: "BadRequest",
@@ -69,6 +70,11 @@ class StatusError(Exception):
             content_type="application/json",
             headers=headers,
         )
+
+
+def not_found(info: RequestInfo) -> StatusError:
+    """Return what the API server answers about an object that does not exist."""
+    return StatusError(404, f'{info.plural} "{info.name}" not found', own=False)
 
 
 def error_of_request(error: ApiError, what: str) -> StatusError:

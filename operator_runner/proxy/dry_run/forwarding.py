@@ -7,26 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.kube.api import Api, continue_token, is_watch
-from operator_runner.proxy.bodies import is_unsupported, media_type
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, Selectors
 from operator_runner.proxy.dry_run.sending import (
     OK,
     ApiResponse,
     Sender,
-    is_read,
-    not_found,
     refusal,
     scale_of,
 )
-from operator_runner.proxy.dry_run.writes import DryRunWrites, Write
+from operator_runner.proxy.dry_run.writes import DryRunWrite, DryRunWrites
 from operator_runner.proxy.ownership_enforcement import Admission
-from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.request_info import READS, RequestInfo
 from operator_runner.proxy.run_tokens import Grant
-from operator_runner.proxy.status_errors import StatusError
+from operator_runner.proxy.status_errors import StatusError, not_found
 
 
 class DryRunForwarder:
@@ -56,15 +53,14 @@ class DryRunForwarder:
             path = request.raw_path.partition("?")[0]
             dry_run.refuse(f"{request.method} {path}")
             raise StatusError(403, f"{what} cannot be previewed, so it was not sent: {path}")
-        if is_read(request.method):
+        if request.method in READS:
             found = None if info is None else await self._read(request, grant, info)
             return None if found is None else await self._sender.respond(grant, found)
         assert info is not None
-        kind = media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
-        if hdrs.CONTENT_ENCODING in request.headers or is_unsupported(kind):
-            reason = f"dry runs do not support this body ({kind})"
-            raise StatusError(415, f"{reason}: send JSON, YAML or protobuf, uncompressed")
-        write = Write(request, grant, dry_run, info, kind, await read())
+        body = await read()
+        write = DryRunWrite.of(
+            request, grant, info, has_body=bool(body), request=request, body=body
+        )
         return await self._sender.respond(grant, await self._writes.answer(write))
 
     # Reads ----------------------------------------------------------------------------
@@ -83,7 +79,7 @@ class DryRunForwarder:
         if entry is None or info.subresource not in {"", "status", "scale"}:
             return None
         if entry.after is None:
-            return not_found(info)
+            raise not_found(info)
         if info.subresource == "scale":
             return ApiResponse(OK, scale_of(entry.after))
         return ApiResponse(OK, entry.after)

@@ -5,9 +5,9 @@ Which requests may be sent, and how they ask for a dry run, is decided here, wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import aiohttp
@@ -18,17 +18,14 @@ from operator_runner.core.async_tasks import WorkerThread
 from operator_runner.core.model import Json
 from operator_runner.kube.api import JSON
 from operator_runner.kube.session import Connection
-from operator_runner.proxy import protobuf
 from operator_runner.proxy.bodies import (
-    PROTOBUF,
+    decode,
     decode_json,
     decode_yaml,
     encode_json,
-    is_quick,
     response_headers,
 )
-from operator_runner.proxy.ownership import can_be_owned
-from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.request_info import READS, RequestInfo
 from operator_runner.proxy.response_tracker import LEVELS_AROUND_ITEM, deep_items, warn_of_pruned
 from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError
@@ -46,31 +43,20 @@ _NOT_PREVIEWED = frozenset(
     }
 )
 """Groups and resources whose creation changes other objects, some whatever the query has."""
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _DRY_RUN = ("dryRun", "All")
 _IDENTITY = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 """Metadata that the API server sets when it creates an object."""
 
 
-def is_read(method: str) -> bool:
-    """Return whether a method reads only."""
-    return method in _READS
-
-
 def refusal(method: str, info: RequestInfo | None, *, upgraded: bool) -> str:
     """Return what the request does that cannot be previewed; empty if it can be sent."""
-    reads = is_read(method) and not upgraded
+    reads = method in READS and not upgraded
     if info is None:
         return "" if reads else "a write outside of the resource API"
     if not reads and (info.group, info.resource) in _NOT_PREVIEWED:
         return f"a write to {info.resource}"
     allowed = _READ if reads else _PREVIEWED
     return "" if info.subresource in allowed else info.subresource
-
-
-def is_stored(info: RequestInfo) -> bool:
-    """Return whether a write changes an object that can be read later, unlike a review."""
-    return can_be_owned(replace(info, subresource=""))
 
 
 def with_dry_run(query: str) -> str:
@@ -84,12 +70,10 @@ def delete_options(kind: str, body: bytes) -> bytes:
 
     The API server ignores the query of a deletion that has a body.
     """
-    given: Any = {}
-    if body and kind != PROTOBUF:
-        try:
-            given = decode_yaml(body) if "yaml" in kind else decode_json(body)
-        except ValueError:
-            given = {}
+    try:
+        given = decode(kind, body)
+    except ValueError:
+        given = None
     options = given if isinstance(given, dict) else {}
     return encode_json(
         {**options, "kind": "DeleteOptions", "apiVersion": "v1", "dryRun": [_DRY_RUN[1]]}
@@ -154,25 +138,10 @@ def object_of(kind: str, body: bytes) -> Json:
     return content
 
 
-def name_of(kind: str, body: bytes) -> str:
-    """Return the name of an object that is created, empty if the API server generates it."""
-    try:
-        content = protobuf.view(body) if kind == PROTOBUF else object_of(kind, body)
-        return str((content.get("metadata") or {}).get("name") or "")
-    except (StatusError, ValueError):
-        return ""
-
-
 def with_version(body: Json) -> Json:
     """Return an object with a resourceVersion: clients send back the one that they have read."""
     metadata = body.get("metadata") or {}
     return {**body, "metadata": {"resourceVersion": "1", **metadata}}
-
-
-def not_found(info: RequestInfo) -> ApiResponse:
-    """Return the response about an object that does not exist."""
-    group = f"{info.resource}.{info.group}" if info.group else info.resource
-    return ApiResponse(404, status_of(404, "NotFound", f'{group} "{info.name}" not found'))
 
 
 def scale_of(body: Json) -> Json:
@@ -196,35 +165,9 @@ def scaled(body: Json, scale: Json) -> Json:
     return {**body, "spec": {**(body.get("spec") or {}), "replicas": replicas}}
 
 
-def selectors_of(request: web.BaseRequest) -> dict[str, str]:
-    """Return the selectors in the query of a request."""
-    names = ("labelSelector", "fieldSelector")
-    return {name: request.query[name] for name in names if name in request.query}
-
-
-def item_kind(listed: Json) -> str:
-    """Return the kind of the items of a list."""
-    return str(listed.get("kind", "")).removesuffix("List")
-
-
-def status_of(code: int, reason: str, message: str) -> dict[str, Any]:
-    """Return a Status object of the Kubernetes API."""
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success" if reason == "" else "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-    }
-
-
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """A list of some thousand objects, which Python decodes in 0.4 s."""
 _REDIRECTS = range(300, 400)
-
-_T = TypeVar("_T")
 
 
 class Sender:
@@ -233,7 +176,7 @@ class Sender:
     def __init__(self, connection: Connection, worker_thread: WorkerThread) -> None:
         """Use the credentials of `connection`."""
         self._connection = connection
-        self._worker_thread = worker_thread
+        self.thread = worker_thread
 
     async def send(
         self,
@@ -269,8 +212,10 @@ class Sender:
                 if response.status in _REDIRECTS:
                     raise StatusError(502, f"the API server redirects {method} {path}")
                 raw = await _bounded(response)
-                decode = json_bounds.decode_pruned if outer_levels else json_bounds.decode
-                decoded = await self.call(grant, JSON, len(raw), lambda: decode(raw, outer_levels))
+                parse = json_bounds.decode_pruned if outer_levels else json_bounds.decode
+                decoded = await grant.decoded(
+                    self.thread, JSON, len(raw), lambda: parse(raw, outer_levels)
+                )
         except (aiohttp.ClientError, OSError) as error:
             reason = f"no response from the API server {self._connection.server}: {error}"
             raise StatusError(502, reason) from error
@@ -289,17 +234,10 @@ class Sender:
 
     async def respond(self, grant: Grant, answer: ApiResponse) -> web.Response:
         """Return an answer as it is sent to the client."""
-        return await self.call(grant, JSON, answer.size, answer.response)
+        return await grant.decoded(self.thread, JSON, answer.size, answer.response)
 
     async def _deep_items(self, grant: Grant, found: ApiResponse) -> Sequence[str]:
-        return await self.call(grant, JSON, found.size, lambda: deep_items(found.body))
-
-    async def call(self, grant: Grant, kind: str, size: int, function: Callable[[], _T]) -> _T:
-        """Decode or encode a body of this media type and size, in the thread if it is large."""
-        if is_quick(kind, size):
-            return function()
-        async with grant.decoding:
-            return await self._worker_thread.call(function)
+        return await grant.decoded(self.thread, JSON, found.size, lambda: deep_items(found.body))
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

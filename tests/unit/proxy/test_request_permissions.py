@@ -9,7 +9,6 @@ import pytest
 from operator_runner.core.model import GVK
 from operator_runner.proxy.request_info import (
     Permission,
-    RequestAttributes,
     RequestInfo,
     Subject,
     impersonation_permissions,
@@ -27,8 +26,7 @@ def rights(
     method: str, path: str, *, watch: bool = False, status: int = 200, subject: Subject = WEB
 ) -> list[tuple[str, str, str, str]]:
     """Return verb, group/resource, namespace and name of each."""
-    attributes = RequestAttributes(method, path, RequestInfo.parse(path), watch, status)
-    found = permissions_for_request(attributes, subject)
+    found = permissions_for_request(method, path, subject, watch=watch, status=status)
     return [(r.verb, f"{r.group}/{r.resource}" + r.path, r.namespace, r.name) for r in found]
 
 

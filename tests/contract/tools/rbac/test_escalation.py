@@ -11,7 +11,6 @@ import yaml
 from operator_runner.core.model import GVK, RunContent, Watch
 from operator_runner.proxy.request_info import (
     Permission,
-    RequestAttributes,
     RequestInfo,
     Subject,
     permissions_for_request,
@@ -63,9 +62,7 @@ def derived(kubectl: Kubectl, *objects: Json) -> list[Requirement]:
         path = f"/apis/{RBAC}/v1{where}/{body['kind'].lower()}s"
         info = RequestInfo.parse(path)
         assert info is not None
-        recorded += permissions_for_request(
-            RequestAttributes("POST", path, info, False, 201), subject
-        )
+        recorded += permissions_for_request("POST", path, subject, status=201)
         recorded += permissions_in_body(info, body, subject)
     features = EnabledFeatures(scopes=(kubectl.namespace,), inject_owner_ref=False)
     sources = RequirementSources((WEB,), tuple(recorded), KindTable([CRD]), features)
