@@ -30,8 +30,8 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from operator_runner.ansible.data_maps import module_arguments
 from operator_runner.ansible.forkserver import modules_in_play
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, call_module
-from operator_runner.ansible.forkserver.module_effects import current_umask
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
+from operator_runner.ansible.forkserver.tasks import current_umask
 from operator_runner.ansible.patches.replacing import wrap
 
 _ACTION = "ansible.plugins.action:ActionBase"

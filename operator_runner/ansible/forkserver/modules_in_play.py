@@ -1,18 +1,20 @@
 """Run modules of kubernetes.core and operator_sdk.util in the process of the play.
 
-These modules only send requests to the API server (see `module_effects`). A process for them costs
-more than they do. Where a task runs in the play's process, its module does so too, and what a
-module may change is put back after it. The clients of the API are kept on purpose, with their
-connections and discovery.
+These modules only send requests to the API server, and differ in their arguments alone. A process
+for them costs more than they do. Where a task runs in the play's process, its module does so too,
+and what a module may change is put back after it. The clients of the API are kept on purpose, with
+their connections and discovery; kubernetes.core caches them by the parameters of the connection.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import locale
 import logging
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,23 +24,29 @@ from typing import Any
 
 import yaml
 from ansible import module_utils
+from ansible.module_utils.common import warnings as module_warnings
 
 from operator_runner.ansible.forkserver.forks import captured_output, redirected
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
-from operator_runner.ansible.forkserver.module_effects import (
-    Idleness,
-    forget_clients,
-    forget_messages,
-    forget_other_clients,
-    only_sends_requests,
-)
 from operator_runner.ansible.forkserver.module_process import MODULE_SIDE, run_program
 from operator_runner.ansible.forkserver.tasks import is_in_play, process_as_it_was
 from operator_runner.ansible.patches.replacing import replace, replaced, wrap
+from operator_runner.core.ansible_modules import Trait, modules_with
 
 _CORE = "ansible_collections.kubernetes.core.plugins.module_utils"
-_idleness = Idleness()
+_MODULES = frozenset(
+    f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}"
+    for namespace, collection, name in (
+        action.split(".") for action in modules_with(Trait.ONLY_SENDS_REQUESTS)
+    )
+)
+"""Others, such as `k8s_exec` and `k8s_drain`, change the client or start programs."""
+_IDLE_SECONDS = 30.0
+"""A connection is used again within this time: the proxy keeps it much longer, other servers
+close theirs after a minute."""
 _enabled = False
+_last_used = time.monotonic()
+"""Time of the end of the last module."""
 
 
 def install() -> None:
@@ -57,7 +65,7 @@ def install() -> None:
     """
     global _enabled  # noqa: PLW0603 (a switch of this process, as all patches)
     _enabled = True
-    os.register_at_fork(after_in_child=forget_clients)
+    os.register_at_fork(after_in_child=_forget_clients)
     if yaml.__with_libyaml__:
         load = partial(yaml.load, Loader=yaml.CSafeLoader)
         parser = SimpleNamespace(**{**vars(yaml), "safe_load": load})
@@ -126,9 +134,13 @@ def _discover_again(discoverer: Any, group: str, version: str) -> None:
 
 def run_module(call: ModuleCall) -> tuple[int, bytes, bytes] | None:
     """Run a module; return its exit status, standard output and error; None: it needs a process."""
+    global _last_used  # noqa: PLW0603 (of this process, as its clients)
     if not _needs_nothing_else(call):
         return None
-    _idleness.end()
+    if time.monotonic() - _last_used > _IDLE_SECONDS:
+        # The server may be about to close the connections.
+        for client in _clients().values():
+            _close(client)
     status = None
     try:
         with (
@@ -140,8 +152,8 @@ def run_module(call: ModuleCall) -> tuple[int, bytes, bytes] | None:
             status = run_program(call)
     finally:
         if status != 0:  # or interrupted: a connection may be in the middle of a response
-            forget_clients()
-        _idleness.begin()
+            _forget_clients()
+        _last_used = time.monotonic()
     return status, out.getvalue(), err.getvalue()
 
 
@@ -150,7 +162,7 @@ def _needs_nothing_else(call: ModuleCall) -> bool:
     return (
         _enabled
         and is_in_play()
-        and only_sends_requests(call)
+        and _only_sends_requests(call)
         and call.utils == list(module_utils.__path__)
         and not call.open_files
         and call.environment == dict(os.environ)
@@ -198,7 +210,7 @@ def _as_the_module(call: ModuleCall) -> Iterator[None]:
         ):
             yield
     finally:
-        forget_messages()
+        _forget_messages()
         sys.argv = argv
         sys.path[:] = path
         logging.root.handlers = handlers
@@ -214,8 +226,58 @@ def _exit_functions() -> Iterator[None]:
         try:
             yield
         finally:
-            forget_other_clients()
+            _forget_other_clients()
             try:
                 registered.close()
             except Exception:  # noqa: BLE001 (as at the exit of an interpreter)
                 traceback.print_exc()
+
+
+def _only_sends_requests(call: ModuleCall) -> bool:
+    """Return whether the process of a module may go on after it."""
+    loaded = sys.modules.get(call.name)
+    # A role may have a module of the same name.
+    return call.name in _MODULES and loaded is not None and loaded.__file__ == call.path
+
+
+def _forget_messages() -> None:
+    """Forget the warnings and deprecations that ansible-core has kept for the last module."""
+    if module_warnings.get_warnings() or module_warnings.get_deprecations():
+        importlib.reload(module_warnings)  # no function clears them
+
+
+def _forget_other_clients() -> None:
+    """Make kubernetes.core keep only clients that later modules can use."""
+    pool = _clients()
+    temporary = _temporary_files()
+    for key, client in list(pool.items()):
+        configuration = client.configuration
+        files = {configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file}
+        if files & temporary:
+            # The files of its certificates are deleted with the module, as at its exit.
+            _close(pool.pop(key))
+
+
+def _forget_clients() -> None:
+    """Make kubernetes.core keep no client, without a word to the server.
+
+    In a fork, the connections of its parent go on.
+    """
+    pool = _clients()
+    for client in pool.values():
+        _close(client)
+    pool.clear()
+
+
+def _clients() -> dict[str, Any]:
+    module = sys.modules.get(f"{_CORE}.k8s.client")
+    return getattr(module, "_pool", None) or {}
+
+
+def _temporary_files() -> set[str]:
+    module = sys.modules.get("kubernetes.config.kube_config")
+    return set((getattr(module, "_temp_files", None) or {}).values())
+
+
+def _close(client: Any) -> None:
+    client.client.rest_client.pool_manager.clear()

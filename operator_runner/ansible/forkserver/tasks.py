@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import Context, ContextVar
@@ -30,7 +31,6 @@ from ansible.plugins import loader as loaders
 from ansible.plugins.strategy import StrategySentinel, results_thread_main
 from ansible.utils.display import Display
 
-from operator_runner.ansible.forkserver.module_effects import current_umask, forget_client_defaults
 from operator_runner.ansible.forkserver.plugins_of_tasks import calls_plugins_with_memory
 from operator_runner.ansible.patches.replacing import replace, wrap
 
@@ -294,11 +294,11 @@ def process_as_it_was() -> Iterator[None]:
     """Undo changes of the process by templates, which would have ended with a worker."""
     cwd, environment = os.getcwd(), _environment()  # noqa: PTH109
     umask = current_umask()
-    forget_client_defaults()
+    _forget_client_defaults()
     try:
         yield
     finally:
-        forget_client_defaults()
+        _forget_client_defaults()
         os.umask(umask)
         os.chdir(cwd)
         if _environment() != environment:
@@ -310,3 +310,20 @@ def _environment() -> dict[bytes, bytes]:
     """Return a copy of what is behind `os.environ`, which decodes each name and value."""
     data: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
     return data.copy()
+
+
+def current_umask() -> int:
+    """Return the umask of this process, which can only be read by setting it."""
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _forget_client_defaults() -> None:
+    """Forget the configuration that the Kubernetes client takes from the last kubeconfig.
+
+    Later clients would inherit its certificates.
+    """
+    loaded = sys.modules.get("kubernetes.client.configuration")
+    if loaded is not None:
+        loaded.Configuration.set_default(None)
