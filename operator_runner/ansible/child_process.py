@@ -1,4 +1,4 @@
-"""Terminate a child process of the operator, with its descendants.
+"""Terminate a child process of the operator, with its descendants, and read why it failed.
 
 Not part of `process_tree`, because the fork server does not import asyncio, which takes 1.5 MiB.
 """
@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from typing import IO
 
 from operator_runner.ansible.process_tree import end_descendants
 from operator_runner.core.async_tasks import finish_in_thread
@@ -24,6 +25,13 @@ async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
         await finish_in_thread(end_descendants, process.pid, 0.0)
         _send_signal(process, signal.SIGKILL)
         await process.wait()
+
+
+def last_line(errors: IO[bytes]) -> str:
+    """Return the last line that a child has written to a file, its reason; empty without one."""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
 
 
 def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

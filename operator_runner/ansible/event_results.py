@@ -7,7 +7,6 @@ the events cuts their texts. Results hidden by `no_log` are already replaced the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from operator_runner.core.texts import truncated
@@ -27,14 +26,7 @@ of a kind, and the operator decodes each event in its event loop."""
 _ESSENTIAL_KEYS = ("msg", "message", "reason", "module_stderr", "failed", "changed", "rc")
 """Keys that are kept of a result that is still too large."""
 DEFAULT_LIMIT = 700_000
-
-
-def limit_of(environ: Mapping[str, str]) -> int:
-    """Return the limit that the user has set for ansible-runner, or its default."""
-    try:
-        return int(environ[VARIABLE])
-    except (KeyError, ValueError):
-        return DEFAULT_LIMIT
+"""Of ansible-runner."""
 
 
 def bounded(event: dict[str, Any], limit: int) -> dict[str, Any]:

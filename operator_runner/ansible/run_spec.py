@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "playbook": playbook,
         "roles_path": roles_path,
         "verbosity": request.verbosity,
-        "result_limit": event_results.limit_of(os.environ),
+        "result_limit": result_limit(os.environ),
         "sandbox": asdict(rundir.sandbox(request.run_id)),
         "envvars": {
             **request.environment,
@@ -64,6 +65,14 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
             "KUBECONFIG": str(rundir.kubeconfig),
         },
     }
+
+
+def result_limit(environ: Mapping[str, str]) -> int:
+    """Return the limit that the user has set for results in ansible-runner, or its default."""
+    try:
+        return int(environ[event_results.VARIABLE])
+    except (KeyError, ValueError):
+        return event_results.DEFAULT_LIMIT
 
 
 def _template_types(native: bool | None) -> dict[str, str]:

@@ -1,13 +1,17 @@
 """Run a play with ansible-runner in this process; write its events as JSON, one per line.
 
 The last line is `{"exit_status": N, "left_processes": BOOL}`, or `{"error": reason}` if the play
-could not be run. The programs of both launchers call this module.
+could not be run. The supervisor of a warm run calls `play`. The cold launcher starts this module as
+`python -m operator_runner.ansible.runner`, which reads one JSON object from standard input and
+writes the lines to standard output; on SIGTERM it terminates all its descendants.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 from typing import Any, TextIO
 
 from ansible_runner.config.runner import RunnerConfig
@@ -15,7 +19,15 @@ from ansible_runner.runner import Runner
 
 from operator_runner.ansible.cold import playbook
 from operator_runner.ansible.event_results import bounded
-from operator_runner.ansible.process_tree import end_descendants, has_children
+from operator_runner.ansible.process_tree import (
+    END_SIGNALS,
+    adopt_orphans,
+    die_with_parent,
+    end_descendants,
+    end_run,
+    has_children,
+)
+from operator_runner.ansible.sandbox.isolation import Sandbox
 
 KILLED = (
     "ansible-playbook was killed by a signal, as the kernel does where the memory limit is reached:"
@@ -76,3 +88,21 @@ def write_line(lines: TextIO, line: dict[str, Any]) -> None:
     """Write an object as one line and flush."""
     lines.write(json.dumps(line) + "\n")
     lines.flush()
+
+
+def main() -> None:
+    """Run the play that standard input describes."""
+    arguments = json.load(sys.stdin)
+    for number in END_SIGNALS:
+        signal.signal(number, lambda *_: end_run())
+    adopt_orphans()
+    die_with_parent(arguments["parent"])
+    # Output of libraries must not be mixed with the events.
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    Sandbox.from_json(arguments["run"]["sandbox"]).enter()
+    play(arguments["run"], lines)
+
+
+if __name__ == "__main__":
+    main()

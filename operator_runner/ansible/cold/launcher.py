@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import IO
 
-from operator_runner.ansible.child_process import end_tree
+from operator_runner.ansible.child_process import end_tree, last_line
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, LocalRun
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
@@ -22,7 +22,7 @@ from operator_runner.core.settings import DISABLED_PATCHES, AnsibleSettings
 
 _GRACE_SECONDS = 10.0
 """Time between SIGTERM and SIGKILL of a run; longer than the play's in `processes`."""
-_PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.cold.run")
+_PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.runner")
 
 
 @dataclass(slots=True)
@@ -38,10 +38,8 @@ class ColdRun(LocalRun):
         assert self.stderr is not None
         status = await self.process.wait()
         if self.exit_status is None:
-            self.stderr.seek(0)
-            text = self.stderr.read().decode(errors="replace").strip()
-            last = text.splitlines()[-1] if text else f"exit status {status}"
-            raise RunError(f"ansible-runner could not run the play: {last}")
+            reason = last_line(self.stderr) or f"exit status {status}"
+            raise RunError(f"ansible-runner could not run the play: {reason}")
         return self.exit_status
 
 

@@ -19,11 +19,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
 
 import structlog
 
-from operator_runner.ansible.child_process import end_tree
+from operator_runner.ansible.child_process import end_tree, last_line
 from operator_runner.ansible.cold.launcher import ColdLauncher, ColdRun
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, LocalRun
 from operator_runner.ansible.forkserver.messages import MAX_MESSAGE_BYTES, message, send
@@ -170,7 +169,9 @@ async def start_server(
         "scope": await asyncio.to_thread(_scope) if ansible.isolate_runs else None,
     }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs, _removed(scratch), tempfile.TemporaryFile() as complaints:
+    with theirs, contextlib.ExitStack() as end, tempfile.TemporaryFile() as complaints:
+        # The server may be killed before it does.
+        end.callback(shutil.rmtree, scratch, ignore_errors=True)
         process = await asyncio.create_subprocess_exec(
             *_PROGRAM,
             str(theirs.fileno()),
@@ -192,7 +193,8 @@ async def start_server(
             if not answer:
                 status = await process.wait()
                 error = ForkServerKilled if status < 0 else RunError
-                raise error(f"the fork server could not load Ansible: {_last_line(complaints)}")
+                reason = last_line(complaints) or "no reason given"
+                raise error(f"the fork server could not load Ansible: {reason}")
             _report(json.loads(answer))
             undo.pop_all()
     return ForkServer(process, ours)
@@ -223,21 +225,6 @@ def _close(control: socket.socket) -> None:
     with contextlib.suppress(OSError):
         control.shutdown(socket.SHUT_RDWR)
     control.close()
-
-
-@contextlib.contextmanager
-def _removed(scratch: Path) -> Iterator[None]:
-    """Remove the scratch directory of the server, which may be killed before it does."""
-    try:
-        yield
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _last_line(complaints: IO[bytes]) -> str:
-    complaints.seek(0)
-    text = complaints.read().decode(errors="replace").strip()
-    return text.splitlines()[-1] if text else "no reason given"
 
 
 _GRACE_SECONDS = 10.0

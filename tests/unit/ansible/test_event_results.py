@@ -8,11 +8,11 @@ import pytest
 
 from operator_runner.ansible.event_results import (
     bounded,
-    limit_of,
     shortened,
     with_bounded_result,
 )
 from operator_runner.ansible.outcome import OutcomeBuilder
+from operator_runner.ansible.run_spec import result_limit
 from operator_runner.core.model import RunEvent
 
 HUGE = 3_000_000
@@ -76,5 +76,5 @@ def test_data_of_set_stats_is_cut_and_counts_are_kept() -> None:
 
 def test_the_limit_is_that_of_ansible_runner() -> None:
     """MAX_EVENT_RES of the operator's environment counts; a text that is not a number does not."""
-    assert limit_of({"MAX_EVENT_RES": "1000"}) == 1000
-    assert limit_of({}) == limit_of({"MAX_EVENT_RES": "many"}) == 700_000
+    assert result_limit({"MAX_EVENT_RES": "1000"}) == 1000
+    assert result_limit({}) == result_limit({"MAX_EVENT_RES": "many"}) == 700_000
