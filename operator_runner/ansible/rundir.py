@@ -100,7 +100,8 @@ class TempDirs:
         """Return the directory of a run, its TMPDIR. Raises KeyError if it has none.
 
         `owner` is the private data dir of the resource. The path is short because those of Unix
-        sockets are limited to 107 bytes; see `socket_paths`.
+        sockets are limited to 107 bytes; see
+        `cold.playbook.shorten_socket_paths`.
         """
         return self._runs[owner, run_id].path
 

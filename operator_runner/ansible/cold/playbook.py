@@ -12,6 +12,9 @@ import sys
 PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.cold.playbook")
 """The command, with -P: no modules from the working directory."""
 _DATA_MAPS = "data-maps"
+_MAX_SOCKET_BYTES = 107
+_ADDED_BYTES = len("/pymp-12345678/listener-12345678")
+"""What multiprocessing appends to TMPDIR."""
 
 
 def program_name() -> str:
@@ -21,7 +24,6 @@ def program_name() -> str:
 
 def main() -> None:
     """Run ansible-playbook and exit with its status."""
-    from operator_runner.ansible.socket_paths import shorten_socket_paths
     from operator_runner.ansible.templating import compatibility
 
     compatibility.install()
@@ -56,6 +58,28 @@ def _apply_patches() -> None:
         print(f"[WARNING]: {mismatch}", file=sys.stderr)  # noqa: T201 (as ansible-playbook warns)
     for name in names:
         patches.install(name)
+
+
+def shorten_socket_paths() -> None:
+    """Name TMPDIR by a descriptor for the sockets of this process and its forks, if it is too long.
+
+    Since 2.21 ansible-core creates a socket of multiprocessing for each play, and its workers,
+    which are forks of the play, connect to it. The kernel limits the path of a socket to 107 bytes;
+    if it is longer the play fails with "Local RPC server did not start". Call it after TMPDIR is
+    set. The descriptor stays open in forks, but not in other programs.
+    """
+    import tempfile
+    from multiprocessing import util
+
+    temp_dir = tempfile.gettempdir()
+    if len(os.fsencode(temp_dir)) + _ADDED_BYTES <= _MAX_SOCKET_BYTES:
+        return
+    descriptor = os.open(temp_dir, os.O_PATH | os.O_DIRECTORY)
+    tempfile.tempdir = f"/proc/self/fd/{descriptor}"
+    try:
+        util.get_temp_dir()  # multiprocessing keeps this directory
+    finally:
+        tempfile.tempdir = temp_dir
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.process_tree import die_with_parent
 from operator_runner.ansible.sandbox.isolation import Sandbox
-from operator_runner.ansible.socket_paths import shorten_socket_paths
 from operator_runner.ansible.templating import compatibility
 
 _PER_RUN = {
@@ -123,7 +122,7 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
 def _play(command: list[str], patches: PatchSelection) -> int:
     _read_settings_of_this_run()
     compatibility.install(patches)
-    shorten_socket_paths()
+    playbook.shorten_socket_paths()
     sys.argv = [playbook.program_name(), *command[len(playbook.PROGRAM) :]]
     try:
         PlaybookCLI.cli_executor(sys.argv)

@@ -140,14 +140,18 @@ def preload(
         with contextlib.chdir(scratch):
             # An ansible.cfg in the directory where the operator was started is not that of runs.
             importlib.import_module("ansible.constants")
-        _keep_injected_facts()
+        from operator_runner.ansible.templating.compatibility import keep_injected_facts
+
+        keep_injected_facts()
         for name in _LIBRARIES:
             importlib.import_module(name)
         # Plugins and modules of collections are loaded from where runs find them.
         select(disabled, [each for each in PATCHES if each.name == _FIRST])[0].install(_FIRST)
         load_plugins()
         on_core_loaded()
-        _learn_interpreters()
+        from operator_runner.ansible.forkserver.module_files import learn_interpreters
+
+        learn_interpreters()
         patches, mismatches = select(disabled)
         for name in _PATCHES:
             patches.install(name)
@@ -176,12 +180,6 @@ def prepare_for_many_forks(patches: PatchSelection) -> None:
         patches.install("immortal-objects")
     _use_huge_pages()
     trim_heap()  # last: huge pages allocate memory again
-
-
-def _keep_injected_facts() -> None:
-    from operator_runner.ansible.templating.compatibility import keep_injected_facts
-
-    keep_injected_facts()
 
 
 @contextlib.contextmanager
@@ -222,12 +220,6 @@ def _modules_of_collections() -> Iterator[str]:
 
 def _is_guarded(module: Path) -> bool:
     return _GUARD.search(module.read_bytes()) is not None
-
-
-def _learn_interpreters() -> None:
-    from operator_runner.ansible.forkserver import module_files
-
-    module_files.learn_interpreters()
 
 
 def _start_openssl(scratch: Path) -> None:

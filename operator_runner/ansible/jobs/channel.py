@@ -150,14 +150,18 @@ _EXIT_STATUSES = {"successful": 0, "failed": 1}
 
 
 class RunChannel:
-    """Input and output of the Pod of one run.
+    """Input and output of the Pod of one run; see `executor.LaunchedRun`.
 
     `events` parses the output of `ansible-runner worker`. ansible-runner's own reader, `process`,
     is not used: it extracts the archive of the artifacts to the paths that the Pod has chosen.
     """
 
+    left_processes = False
+    """The processes of a Pod end with it."""
+
     def __init__(self, input_file: Path) -> None:
         """Offer `input_file` to the Pod."""
+        self.is_adopted = False
         self.input_file = input_file
         self.received = 0
         self._exit_status: int | None = None
@@ -223,8 +227,12 @@ class RunChannel:
                 self._has_ended = True
                 return
             elif message.get("event") != "keepalive":
-                yield message
+                yield event_results.bounded(message, event_results.DEFAULT_LIMIT)
         raise RunError(self.fault or "incomplete output of the Job; see the log of its Pod")
+
+    async def wait(self) -> int:
+        """See `executor.LaunchedRun`."""
+        return self.result()
 
     def result(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it was not run."""

@@ -8,12 +8,10 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from operator_runner.ansible.event_results import DEFAULT_LIMIT, bounded
 from operator_runner.ansible.jobs import manifest, worker
 from operator_runner.ansible.jobs.channel import RunChannel, Transmission, write_transmission
 from operator_runner.ansible.jobs.client import (
@@ -46,28 +44,6 @@ _KEPT_SECONDS = 600.0
 """Time for Kubernetes to mark a Job as finished after its run has reported its end."""
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class JobExecution:
-    """A Job in progress; see `executor.LaunchedRun`."""
-
-    _channel: RunChannel
-    is_adopted: bool
-
-    async def events(self) -> AsyncIterator[Json]:
-        """See `executor.LaunchedRun`."""
-        async for event in self._channel.events():
-            yield bounded(event, DEFAULT_LIMIT)
-
-    @property
-    def left_processes(self) -> bool:
-        """Return False: the processes of a Pod end with it."""
-        return False
-
-    async def wait(self) -> int:
-        """See `executor.LaunchedRun`."""
-        return self._channel.result()
 
 
 class JobLauncher:
@@ -172,7 +148,7 @@ class JobLauncher:
         """See `executor.Launcher`; the Pod loads Ansible itself."""
 
     @asynccontextmanager
-    async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[JobExecution]:
+    async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[RunChannel]:
         """Start a Job or adopt one; leaving the block ends it. Raises RunError."""
         assert request.job is not None
         fence = self._fences.of(request.ref)
@@ -180,7 +156,9 @@ class JobLauncher:
         client = self._client(request.job.namespace)
         channel = RunChannel(transmission.file)
         try:
-            job, token, adopted = await self._provide(client, request, transmission, fence)
+            job, token, channel.is_adopted = await self._provide(
+                client, request, transmission, fence
+            )
         except ApiError as error:
             raise RunError(
                 f"cannot start a Job in namespace {client.namespace}: {error}; "
@@ -196,10 +174,10 @@ class JobLauncher:
             with self._server.attach(request.run_id, token, channel, is_left):
                 watching = asyncio.create_task(_watch(client, job, channel), name="watch of a Job")
                 try:
-                    yield JobExecution(channel, adopted)
+                    yield channel
                 finally:
                     await end_tasks([watching])
-            if adopted and channel.is_complete and channel.result() == 0:
+            if channel.is_adopted and channel.is_complete and channel.result() == 0:
                 self._on_adopted(request.ref)
         finally:
             await self._end(client, job, channel, fence, is_left=is_left())

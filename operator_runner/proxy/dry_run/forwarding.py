@@ -75,7 +75,7 @@ class DryRunForwarder:
             if not is_list or not dry_run.touches(info):
                 return None
             return await self._list(request, grant, dry_run, info)
-        entry = dry_run.get(ObjectKey.of(info))
+        entry = dry_run.entries.get(ObjectKey.of(info))
         if entry is None or info.subresource not in {"", "status", "scale"}:
             return None
         if entry.after is None:

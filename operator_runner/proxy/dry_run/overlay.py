@@ -64,10 +64,6 @@ class DryRun:
     size: int = 0
     """Approximate bytes of the entries."""
 
-    def get(self, key: ObjectKey) -> OverlayEntry | None:
-        """Return the entry of an object, None if the run has not written it."""
-        return self.entries.get(key)
-
     def reserve(self, size: int) -> None:
         """Count the bytes of an object that is to be recorded. Raises StatusError beyond bounds."""
         if self.size + size > _MAX_BYTES:

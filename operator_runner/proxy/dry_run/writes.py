@@ -99,7 +99,7 @@ class DryRunWrites:
     async def _create(self, write: DryRunWrite) -> ApiResponse:
         name = await self._edited(write, lambda: name_in(write.media_type, write.body))
         key = ObjectKey.of(write.info, name)
-        entry = write.result.get(key) if name else None
+        entry = write.result.entries.get(key) if name else None
         if entry is not None and entry.after is not None:
             message = f'{write.info.resource} "{name}" already exists'
             raise StatusError(409, message, reason="AlreadyExists", own=False)
@@ -117,7 +117,7 @@ class DryRunWrites:
         return done
 
     async def _update(self, write: DryRunWrite) -> ApiResponse:
-        entry = write.result.get(write.key)
+        entry = write.result.entries.get(write.key)
         if write.info.subresource:
             return await self._update_subresource(write, entry)
         if entry is not None:
@@ -194,7 +194,7 @@ class DryRunWrites:
     async def _delete(self, write: DryRunWrite) -> ApiResponse:
         if not write.info.name:
             return await self._delete_collection(write)
-        entry = write.result.get(write.key)
+        entry = write.result.entries.get(write.key)
         if entry is not None and entry.after is None:
             raise not_found(write.info)
         before = await self._live(write.info) if entry is None else entry.before
@@ -242,7 +242,7 @@ class DryRunWrites:
 
         Under another name, so that the API server completes and checks it.
         """
-        entry = write.result.get(key)
+        entry = write.result.entries.get(key)
         is_taken = entry is not None and entry.before is not None
         name = _other_name(key.name) if is_taken else key.name
         path = write.info.collection_path
