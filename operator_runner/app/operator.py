@@ -308,7 +308,9 @@ class Operator:
             dependents=self._dependents,
             metrics=self._metrics,
             variable_names=variable_names,
-            other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
+            other_writers=OtherWriters(
+                lambda: datetime.now(UTC), settings.graceful_shutdown, self._states
+            ),
             latest_version=self._seen.version,
             run_guard=None if self._operator_condition is None else self._operator_condition.guard,
             preview=previewer.preview,

@@ -49,10 +49,14 @@ class SlotHandover:
 
     def claim(self, ref: ObjectRef) -> bool:
         """Return whether the current task may reconcile a resource, see `ShardGate.claim`."""
-        is_claimed = self._gate.claim(ref)
-        if is_claimed:
-            self._backoff.restore(ref, self._seen.uid(ref))
-        return is_claimed
+        uid, state = self._seen.uid(ref), self._states.get(ref)
+        if self._gate.claim(ref):
+            self._backoff.restore(ref, uid)
+            return True
+        if state is not None and state.uid != uid:
+            # A new resource of the name is in a slot of another replica.
+            self._states.pop(ref)
+        return False
 
     def _gained(self, slots: frozenset[int], states: Mapping[str, BackoffState]) -> None:
         self._backoff.gained(states)
@@ -77,10 +81,9 @@ class SlotHandover:
         found = list(self._of(slots))
         runs = [(ref, seen.uid) for ref, seen in found if seen.may_run]
         states = self._backoff.released(slots, runs)
-        for ref, _ in runs:
+        for ref, _ in found:
             self._queue.remove(ref)
             self._states.pop(ref)
-        for ref, _ in found:
             self._metrics.resource_gone(ref)
         return states
 

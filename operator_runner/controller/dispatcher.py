@@ -205,7 +205,7 @@ class Dispatcher:
             seconds = asyncio.get_running_loop().time() - began
             self._metrics.reconcile_finished(gvk, status, seconds, exemplar)
             self._metrics.queue_worked(gvk, seconds)
-            if self._states.get(key) is not None:  # else the resource is deleted
+            if self._states.get(key) is not None:  # else it is deleted, or has moved
                 self._loop_throttle.run_ended(
                     key, began + seconds, seconds=seconds, annotated=annotated
                 )

@@ -74,8 +74,9 @@ class PeriodShare:
         """Replace the expected duration of an admitted run."""
         periodic = self._states.find(key, _PeriodicRuns)
         if periodic is not None and periodic.admitted is not None:
-            self._free[key.namespace] += (seconds - periodic.admitted[1]) / self._runs
-            periodic.admitted = None
+            (_, expected), periodic.admitted = periodic.admitted, None
+            if key.namespace in self._free:  # else the whole share is free meanwhile
+                self._free[key.namespace] += (seconds - expected) / self._runs
         if self._free.get(key.namespace, now) < now:
             del self._free[key.namespace]
 

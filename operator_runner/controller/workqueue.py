@@ -394,7 +394,8 @@ class WorkQueue:
     ) -> None:
         """Start empty. `free_memory` returns bytes; None disables the memory check.
 
-        With shards, keys that it does not accept are not added: they are of another replica.
+        With shards, `add` and `add_after` ignore keys that are not accepted: they are of another
+        replica.
         """
         self._accepts = accepts
         self._backlog = QueueState(concurrency, backoff)

@@ -76,7 +76,7 @@ class ResourceState:
 
 
 class ResourceStates:
-    """The states of all resources that this process has reconciled, by reference."""
+    """The states of all resources that this process has reconciled or given access to its runs."""
 
     def __init__(self) -> None:
         """Start empty."""

@@ -72,7 +72,9 @@ def grant_for_basic_auth(authorization: str, watches: Sequence[Watch]) -> Grant 
     watch = next((each for each in watches if _serves(each, owner.ref.gvk)), None)
     if watch is None:
         raise StatusError(400, f"watches.yaml does not name the owner's kind: {owner.ref.gvk}")
-    return Grant(owner, watch, run_id="")
+    # In the version of the watch, by which the resource is known.
+    ref = ObjectRef(watch.gvk, owner.ref.namespace, owner.ref.name)
+    return Grant(Owner(ref, owner.uid), watch, run_id="")
 
 
 def _base64(text: str) -> bytes:
@@ -160,9 +162,9 @@ class Proxy:
         so that clients can reuse their caches.
         `anonymous` allows plain HTTP without a token, on behalf of resources of these watches;
         None disables it. `record` is the file of `--record-requests`. Raises ConfigError if that
-        cannot be used. `fences` permit the writes of runs. `states` keep the members of
-        resources. `on_request` is called for each request
-        of a run, `on_unserved` where the API server does not serve the resource of one.
+        cannot be used. `fences` permit the writes of runs. `states` keep the members of resources.
+        `on_request` is called for each request of a run, `on_unserved` where the API server does
+        not serve the resource of one.
         """
         self._address = address
         self._grants = Grants()
@@ -173,7 +175,9 @@ class Proxy:
         recorder = None if record is None else PermissionRecorder(PermissionLog(record), discovery)
         metadata_client = MetadataClient(Api(connection))
         self._inject, self._observer = inject_owner_ref, observer
-        self.pruner = ObjectPruner(Api(connection), discovery, states or ResourceStates())
+        self.pruner = ObjectPruner(
+            Api(connection), discovery, ResourceStates() if states is None else states
+        )
         admission = Admission(
             metadata_client, discovery, inject=inject_owner_ref, announce=self._announce
         )

@@ -163,7 +163,7 @@ class DriftObserver(Observer):
 
 
 def _forget(state: ResourceState) -> None:
-    state.slot(_DriftSlot).entry = None
+    state.drop(_DriftSlot)
     state.is_drifted = False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from operator_runner.core.model import GVK, Json, ObjectRef
@@ -37,7 +37,7 @@ class _Failure:
 class _FailuresOfStatus:
     """Texts by key, of the declared status of one resource."""
 
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str]
 
 
 class ExpressionConditions:
@@ -82,18 +82,20 @@ class ExpressionConditions:
 
     def evaluated(self, resource: ResourceState, texts: Mapping[str, str]) -> None:
         """Record which expressions of the declared status of a resource fail, by key."""
-        slot = resource.slot(_FailuresOfStatus)
-        old = slot.texts
-        slot.texts = {key: truncated(text, _TEXT_BYTES) for key, text in texts.items()}
-        for key, text in slot.texts.items():
-            if old.get(key) != text:
-                self._count(resource.ref.gvk, key)
+        old = _failures_of_status(resource)
+        resource.drop(_FailuresOfStatus)
+        if texts:
+            new = {key: truncated(text, _TEXT_BYTES) for key, text in texts.items()}
+            resource.slot(_FailuresOfStatus, new)
+            for key, text in new.items():
+                if old.get(key) != text:
+                    self._count(resource.ref.gvk, key)
 
     def put_condition(
         self, conditions: Sequence[Json], resource: ResourceState, generation: int, now: datetime
     ) -> list[Json]:
         """Set or remove the condition of a resource."""
-        texts = [*self._texts(resource.ref), *resource.slot(_FailuresOfStatus).texts.values()]
+        texts = [*self._texts(resource.ref), *_failures_of_status(resource).values()]
         if not texts:
             return [each for each in conditions if not _is_ours(each)]
         more = len(texts) - _SHOWN
@@ -128,6 +130,11 @@ class ExpressionObserver(Observer):
         if phase not in REPORTS:
             return conditions
         return self._expressions.put_condition(conditions, run.state, run.generation, run.now)
+
+
+def _failures_of_status(resource: ResourceState) -> Mapping[str, str]:
+    found = resource.find(_FailuresOfStatus)
+    return {} if found is None else found.texts
 
 
 def _is_ours(condition: Json) -> bool:

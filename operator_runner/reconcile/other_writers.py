@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from operator_runner.core.model import GVK, EventSpec, Json, uid_of
+from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef, uid_of
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.observer import Observer, ResourceRun
 from operator_runner.reconcile.protocols import ClusterClient
@@ -42,15 +43,33 @@ class OtherWriter:
     last: datetime
 
 
+@dataclass(slots=True)
+class _KnownConditions:
+    """The end of what is known of the conditions of one resource."""
+
+    forget: Callable[[str], None]
+    uid: str = ""
+
+    def close(self) -> None:
+        """See `SupportsClose`."""
+        self.forget(self.uid)
+
+
 class OtherWriters:
     """The conditions that this process has read or written last, by uid of the resource.
 
     Every method takes resources as the API server returns them.
     """
 
-    def __init__(self, clock: Callable[[], datetime], graceful_shutdown: timedelta) -> None:
-        """`graceful_shutdown` is the time that an old Pod has for its last runs."""
+    def __init__(
+        self, clock: Callable[[], datetime], graceful_shutdown: timedelta, states: ResourceStates
+    ) -> None:
+        """`graceful_shutdown` is the time that an old Pod has for its last runs.
+
+        The conditions of a resource are forgotten when its state in `states` ends.
+        """
         self._clock = clock
+        self._states = states
         self._overlap = _UPDATE_TIME + graceful_shutdown
         self._ignored_until: datetime | None = None
         self._known: dict[str, bytes] = {}
@@ -66,11 +85,15 @@ class OtherWriters:
         uid, state = uid_of(body), _state(body)
         if self._known.get(uid, state) != state:
             self._differs(body)
-        self._known[uid] = state
+        self._know(body, state)
 
     def record_own_write(self, body: Json) -> None:
         """Record the conditions of a resource after a write of this process."""
-        self._known[uid_of(body)] = _state(body)
+        self._know(body, _state(body))
+
+    def _know(self, body: Json, state: bytes) -> None:
+        self._states.of(ObjectRef.of(body)).slot(_KnownConditions, self.forget).uid = uid_of(body)
+        self._known[uid_of(body)] = state
 
     def forget(self, uid: str) -> None:
         """Forget a resource: it is deleted, or written by a run or with an unknown result."""
@@ -99,18 +122,6 @@ class OtherWriters:
             self._found[kind] = OtherWriter(manager, first, written)
 
 
-@dataclass(frozen=True, slots=True)
-class _ConditionsSlot:
-    """The conditions of one resource that are known."""
-
-    writers: OtherWriters
-    uid: str
-
-    def close(self) -> None:
-        """See `SupportsClose`."""
-        self.writers.forget(self.uid)
-
-
 class OtherWritersObserver(Observer):
     """Reports another operator that writes the conditions of the resources of a kind."""
 
@@ -121,7 +132,6 @@ class OtherWritersObserver(Observer):
 
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`."""
-        run.state.slot(_ConditionsSlot, self._writers, run.uid)
         self._writers.read(run.body)
 
     @asynccontextmanager

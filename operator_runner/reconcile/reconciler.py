@@ -119,7 +119,6 @@ class Reconciler:
             with structlog.contextvars.bound_contextvars(run_id=run.run_id):
                 return await self._ended(run, await self._run(run))
         _log.debug("Skipping reconciliation", reason="another replica has the resource")
-        self._states.pop(ref)
         return NoRun()
 
     # Read and decide -----------------------------------------------------------------

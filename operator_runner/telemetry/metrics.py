@@ -631,9 +631,7 @@ class Metrics:
     def _measure_states(self) -> None:
         by_kind: dict[GVK, list[ResourceState]] = {gvk: [] for gvk in self._watched}
         for state in self._states:
-            # Requests without a token may name an owner in another version than its watch.
-            if state.ref.gvk in by_kind:
-                by_kind[state.ref.gvk].append(state)
+            by_kind[state.ref.gvk].append(state)
         families, now = self._resources, self._clock()
         for gvk, found in by_kind.items():
             labels = _of(gvk)

@@ -1,4 +1,6 @@
-"""Decide whether an event of a primary resource starts a reconcile, and with which cause. Pure.
+"""Decide whether an event of a primary resource starts a reconcile, and with which cause.
+
+Pure, but for `SeenResources`, which keeps what the events have shown.
 
 The rules are ansible-operator's: a new generation, a creation, a deletion, and annotations if the
 watch enables them. Labels alone matter only if the resource then matches the watch's selector, or

@@ -86,7 +86,10 @@ class DependentObjects:
     """Keeps the objects of resources by owner. Not thread-safe."""
 
     def __init__(self, watches: Sequence[Watch], states: ResourceStates) -> None:
-        """Keep objects of the kinds of these watches that use them; `states` has their owners."""
+        """Keep objects of the kinds of these watches that use them.
+
+        `states` have those of each owner.
+        """
         self._states = states
         self._declaring = {
             watch.gvk for watch in watches if watch.status and watch.status.uses_dependents

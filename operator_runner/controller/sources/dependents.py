@@ -243,7 +243,8 @@ class Dependents:
 
     def by_owner(self) -> dict[ObjectRef, list[ObjectRef]]:
         """Return the objects of each resource, as far as they are known."""
-        return {owner: list(slot.objects) for owner, slot in self._states.slots(_OwnerSlot)}
+        owners = self._states.slots(_OwnerSlot)
+        return {owner: sorted(slot.objects, key=str) for owner, slot in owners if slot.objects}
 
     def _of(self, owner: ObjectRef) -> _OwnerSlot:
         return self._states.of(owner).slot(_OwnerSlot, owner, self._owner_ended)

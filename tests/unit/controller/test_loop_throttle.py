@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from operator_runner.controller.loop_throttle import LoopThrottle, Throttle
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
@@ -279,3 +281,15 @@ def test_a_loop_of_many_days_is_still_throttled() -> None:
     fighter.throttle.restore(KEY, 100_000, fighter.now)
     fighter.run()
     assert [round(seconds) for seconds in fighter.fight(1)] == [300]
+
+
+def test_a_share_that_is_free_again_needs_no_correction() -> None:
+    """A long run of one resource ends after the share of its namespace was found to be free."""
+    throttle = LoopThrottle(lambda *_: False, lambda _: True, ResourceStates(), 0.5)
+    throttle.run_ended(KEY, 100.0, seconds=10.0, annotated=True)
+    assert throttle.check(KEY, [PERIOD], 160.0, 160.0) is None
+    other = replace(KEY, name="other")
+    assert throttle.check(other, [PERIOD], 195.0, 195.0) is None
+    for now in (200.0, 300.0):
+        throttle.run_ended(KEY, now, seconds=20.0, annotated=True)
+        assert throttle.check(KEY, [PERIOD], now + 1, now + 1) is None

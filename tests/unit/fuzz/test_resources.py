@@ -52,6 +52,7 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.kube.object_readiness import DependentsReadiness, Readiness, health_of
 from operator_runner.reconcile import conditions, kstatus_conditions
@@ -255,7 +256,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             RunStore(),
             NoQueue(),
             FakeVariableNames(),
-            OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
+            OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30), ResourceStates()),
             latest_version=lambda _: "",
             run_guard=lambda *_: nullcontext(),
         )

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from operator_runner.core.model import GVK, Json
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -20,8 +21,8 @@ class Process:
     """One operator that reads and writes resources at seconds after its start."""
 
     def __init__(self) -> None:
-        self.now = START
-        self.writers = OtherWriters(lambda: self.now, timedelta(seconds=30))
+        self.now, self.states = START, ResourceStates()
+        self.writers = OtherWriters(lambda: self.now, timedelta(seconds=30), self.states)
         self.writers.read(resource(0))
 
     def sees(self, *seconds: int, **how: Any) -> OtherWriter | None:
@@ -46,7 +47,7 @@ def resource(
     return {
         "apiVersion": f"example.com/{version}",
         "kind": "Foo",
-        "metadata": {"uid": uid, "managedFields": [entry]},
+        "metadata": {"name": uid, "namespace": "default", "uid": uid, "managedFields": [entry]},
         "status": {"conditions": [running]},
     }
 
@@ -98,6 +99,16 @@ def test_own_writes_are_not_those_of_another_writer() -> None:
     for second in (4 * OVERLAP, 5 * OVERLAP):
         process.writers.forget("1")
         assert process.sees(second) is None
+
+
+def test_what_is_known_ends_with_the_state_of_the_resource() -> None:
+    """Another replica may have written the conditions before the resource comes back."""
+    process = Process()
+    process.writers.record_own_write(resource(OVERLAP))
+    process.states.pop(ObjectRef(FOO, "default", "1"))
+    assert process.sees(2 * OVERLAP) is None
+    process.states.pop(ObjectRef(FOO, "default", "1"))
+    assert process.sees(4 * OVERLAP) is None
 
 
 def test_other_conditions_are_free() -> None:

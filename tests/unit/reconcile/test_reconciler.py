@@ -35,6 +35,7 @@ from operator_runner.core.model import (
     Watch,
     uid_of,
 )
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.kube.object_readiness import Health, Readiness, readiness_of
 from operator_runner.reconcile.dependencies import Dependencies
@@ -89,7 +90,7 @@ class Case:
         self.latest_version = ""
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.guarded: Json | None = None
-        self.queue = NoQueue()
+        self.queue, self.states = NoQueue(), ResourceStates()
         self.dependents = FakeDependents(objects=FakeObjects(dependents))
         self.writes = self.dependents.writes
         self.metrics = RecordedMetrics(watch.gvk)
@@ -102,12 +103,12 @@ class Case:
             RunStore(),
             self.queue,
             self.variables,
-            OtherWriters(lambda: self.now, timedelta(seconds=30)),
+            OtherWriters(lambda: self.now, timedelta(seconds=30), self.states),
             latest_version=lambda _: self.latest_version,
+            states=self.states,
             run_guard=self.guard,
         )
         self._dependencies = dependencies
-        self.states = dependencies.states
         self._watch = replace(watch, when="metadata.labels.ignored != 'true'")
         self._ansible = ansible
         self.depend()

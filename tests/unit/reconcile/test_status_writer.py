@@ -6,6 +6,7 @@ import copy
 from datetime import UTC, datetime, timedelta
 
 from operator_runner.core.model import Json, uid_of
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.status import StatusWriter
 from tests.fakes.cluster import FakeCluster
@@ -17,7 +18,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 async def write(cluster: FakeCluster, fields: Json | None) -> Json:
     """Write the fields and one condition."""
-    writer = StatusWriter(cluster, OtherWriters(lambda: NOW, timedelta()))
+    writer = StatusWriter(cluster, OtherWriters(lambda: NOW, timedelta(), ResourceStates()))
     uid = uid_of(cluster.objects[REF])
     written = await writer.write(REF, uid, lambda _: [CONDITION], fields=fields)
     assert written is not None

@@ -30,6 +30,7 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
+from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import AnsibleSettings, BackoffSettings, Concurrency
 from operator_runner.reconcile.annotations import SUSPEND_ANNOTATION, SUSPENDED
 from operator_runner.reconcile.dependencies import Dependencies
@@ -154,7 +155,7 @@ class Case:
             RunStore(),
             NoQueue(),
             FakeVariableNames(),
-            OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
+            OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30), ResourceStates()),
             latest_version=lambda _: "",
             run_guard=lambda *_: nullcontext(),
             fences=fences or Fences(),

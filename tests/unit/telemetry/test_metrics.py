@@ -310,5 +310,4 @@ def test_resources_whose_role_is_not_idempotent_are_counted() -> None:
     first.is_idempotent = second.is_idempotent = False
     assert value(metrics, name, FOO_LABELS) == 2
     first.is_idempotent = True
-    states.of(ObjectRef(GVK(FOO.group, "other", FOO.kind), "default", "a")).is_idempotent = False
     assert value(metrics, name, FOO_LABELS) == 1
