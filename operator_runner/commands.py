@@ -27,12 +27,10 @@ from operator_runner.core.imports import without_garbage_collection, without_pac
 with without_package("rich"):
     import structlog
 
-from operator_runner.config.flags import (
-    RunCommand,
+from operator_runner.config.flags.options import RunCommand, lookup_options, run_options
+from operator_runner.config.flags.values import (
     load_watches,
     log_settings_from,
-    lookup_options,
-    run_options,
     settings_from,
     warnings_from,
 )

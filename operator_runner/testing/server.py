@@ -19,13 +19,8 @@ from typing import Any, TextIO
 import click
 
 from operator_runner.app import operator as app
-from operator_runner.config.flags import (
-    RunCommand,
-    load_watches,
-    log_settings_from,
-    run_options,
-    settings_from,
-)
+from operator_runner.config.flags.options import RunCommand, run_options
+from operator_runner.config.flags.values import load_watches, log_settings_from, settings_from
 from operator_runner.core.errors import ConfigError, OperatorRunnerError
 from operator_runner.core.model import GVK, TEST_ANNOTATION, Json, ObjectRef, Watch, uid_of
 from operator_runner.core.settings import Settings

@@ -11,7 +11,8 @@ from typing import Any
 import click
 import yaml
 
-from operator_runner.config.flags import RunCommand, run_options, settings_from
+from operator_runner.config.flags.options import RunCommand, run_options
+from operator_runner.config.flags.values import settings_from
 from operator_runner.core.settings import Address, ShardSettings
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import installed_with

@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from operator_runner.config.flags import (
-    RunCommand,
-    load_watches,
-    lookup_options,
-    run_options,
-    settings_from,
-)
+from operator_runner.config.flags.options import RunCommand, lookup_options, run_options
+from operator_runner.config.flags.values import load_watches, settings_from
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import ObjectRef, Watch
 from operator_runner.core.settings import Address, ExecutorName, Settings

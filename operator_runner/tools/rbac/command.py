@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from operator_runner.config.flags import load_watches, lookup_options
+from operator_runner.config.flags.options import lookup_options
+from operator_runner.config.flags.values import load_watches
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 from operator_runner.proxy.permission_log import read

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from operator_runner.config.flags import RunCommand, run_options, settings_from
+from operator_runner.config.flags.options import RunCommand, run_options
+from operator_runner.config.flags.values import settings_from
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, Watch
 from operator_runner.core.settings import JobSettings, WebhookSettings

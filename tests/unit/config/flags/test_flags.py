@@ -12,15 +12,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from operator_runner.config.flags import (
+from operator_runner.config.flags.options import RunCommand, run_options
+from operator_runner.config.flags.types import cores
+from operator_runner.config.flags.values import (
     LogSettings,
-    RunCommand,
     log_settings_from,
-    run_options,
     settings_from,
     warnings_from,
 )
-from operator_runner.config.flags.types import cores
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, JobTemplate, Ownership, RunContent, Watch
 from operator_runner.core.settings import (
