@@ -60,14 +60,6 @@ def shard_labels(lease: str) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spec:
-    """The fields of the spec of a Lease that are kept."""
-
-    holder: str
-    duration: float
-
-
-@dataclass(frozen=True, slots=True)
 class MemberLease:
     """The Lease of a member as last observed; `changed` is the local time of that."""
 
@@ -141,7 +133,7 @@ class ShardLeases:
         self.synced = False
         resource = await self._discovery.resource(LEASE)
         selector = f"{LABEL}={self._lease}"
-        extraction = Extraction(_spec, whole=True)
+        extraction = Extraction(lambda body: body.get("spec") or {}, whole=True)
         events = watch_metadata(
             self._api, resource, self._namespace, selector, extraction=extraction
         )
@@ -188,8 +180,9 @@ class ShardLeases:
                 "Invalid assignment of shards: delete the Lease", lease=self._name, error=str(error)
             )
 
-    def _take_member(self, name: str, metadata: Json, spec: _Spec) -> None:
-        if name != lease_of_member(self._lease, spec.holder):
+    def _take_member(self, name: str, metadata: Json, spec: Json) -> None:
+        member = str(spec.get("holderIdentity") or "")
+        if name != lease_of_member(self._lease, member):
             return
         version = metadata["resourceVersion"]
         _, old = self._members.get(name, (None, None))
@@ -200,8 +193,9 @@ class ShardLeases:
             report = decode_report((metadata.get("annotations") or {}).get(REPORT, ""))
         except ValueError:
             report = _HOLDS_EVERYTHING
-        lease = MemberLease(name, metadata["uid"], version, spec.duration, report, boot_time())
-        self._members[name] = spec.holder, lease
+        duration = float(spec.get("leaseDurationSeconds") or 0)
+        lease = MemberLease(name, metadata["uid"], version, duration, report, boot_time())
+        self._members[name] = member, lease
 
     def _take_states(self, metadata: Json) -> None:
         self.handed_over |= decode_states((metadata.get("annotations") or {}).get(BACKOFF, ""))
@@ -277,8 +271,3 @@ class ShardLeases:
             )
         else:
             _log.warning("Cannot watch the Leases of shards; retrying", error=str(error))
-
-
-def _spec(body: Json) -> _Spec:
-    spec = body.get("spec") or {}
-    return _Spec(spec.get("holderIdentity") or "", float(spec.get("leaseDurationSeconds") or 0))

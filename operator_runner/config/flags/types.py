@@ -76,20 +76,15 @@ _MIN_RUNS = 2
 """Two, so that one slow run does not block all runs, even on one core."""
 
 
-@dataclass(frozen=True, slots=True)
-class _MemoryNeed:
-    """Memory in bytes: of the operator itself, and of each run."""
-
-    own: int
-    run: int
-
-
-_NEEDS: dict[ExecutorName, _MemoryNeed] = {
-    # Operator and fork server; a fork shares most of its memory with the server.
-    "warm": _MemoryNeed(own=150 * _MB, run=40 * _MB),
-    # Operator; ansible-runner, ansible-playbook, its worker and a module in it.
-    "cold": _MemoryNeed(own=150 * _MB, run=100 * _MB),
+_OWN_MEMORY = 150 * _MB
+"""Bytes of the operator itself, with the fork server."""
+_RUN_MEMORY: dict[ExecutorName, int] = {
+    # A fork shares most of its memory with the server.
+    "warm": 40 * _MB,
+    # ansible-runner, ansible-playbook, its worker and a module in it.
+    "cold": 100 * _MB,
 }
+"""Bytes of each run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +111,10 @@ def capacity(machine: HostResources, executor: ExecutorName, wanted: int) -> Cap
     Memory that other processes use now is not subtracted, because the result is used until the
     operator ends. The workqueue checks free memory before each start instead.
     """
-    need = _NEEDS[executor]
-    by_memory = max(1, (machine.memory() - need.own) // need.run)
+    run_memory = _RUN_MEMORY[executor]
+    by_memory = max(1, (machine.memory() - _OWN_MEMORY) // run_memory)
     runs = min(max(_MIN_RUNS, machine.cores(), wanted), by_memory)
-    return Capacity(runs, min(runs, by_memory - runs), need.run)
+    return Capacity(runs, min(runs, by_memory - runs), run_memory)
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
