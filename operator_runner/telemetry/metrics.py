@@ -463,25 +463,21 @@ class Metrics:
         """Make the series of a kind; `max_concurrent` is the number of its workers."""
         name = self._controller_name(gvk)
         self._watched[gvk] = _Watched(name)
-        self._controller.max_concurrent.labels(name).set(max_concurrent)
-        self._controller.active.labels(name).set(0)
-        self._controller.errors.labels(name)
-        self._controller.time.labels(name)
+        controller, queue, runs = self._controller, self._queue, self._runs
+        for of_controller in (controller.active, controller.errors, controller.time):
+            of_controller.labels(name)
+        controller.max_concurrent.labels(name).set(max_concurrent)
         for result in _RESULTS:
-            self._controller.total.labels(name, result)
-        self._queue.depth.labels(name, name, "").set(0)
-        for of_queue in (self._queue.unfinished, self._queue.longest):
-            of_queue.labels(name, name).set(0)
-        for count in (self._queue.adds, self._queue.retries):
-            count.labels(name, name)
-        for duration in (self._queue.waited, self._queue.worked):
-            duration.labels(name, name)
+            controller.total.labels(name, result)
+        durations = (queue.waited, queue.worked, queue.unfinished, queue.longest)
+        for of_queue in (queue.adds, queue.retries, *durations):
+            of_queue.labels(name, name)
+        queue.depth.labels(name, name, "")
         self._ansible.reconciles.labels(str(gvk))
         for outcome in _OUTCOMES:
-            self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
-        runs = self._runs
-        for count in (runs.throttled, runs.timeouts, runs.missed, runs.pruned):
-            count.labels(*_of(gvk))
+            self._ansible.reconcile_result.labels(str(gvk), outcome)
+        for of_kind in (runs.throttled, runs.timeouts, runs.missed, runs.pruned):
+            of_kind.labels(*_of(gvk))
         for outcome in (*_OUTCOMES, _SUPERSEDED):
             for trigger in Trigger:
                 self._runs.total.labels(*_of(gvk), trigger.value, outcome)
