@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+)
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 from operator_runner.core.model import GVK, Json, ObjectRef
@@ -15,6 +23,11 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.kind_names import find_kind, of_resources
 from operator_runner.tools.kubeconfig import Kubeconfig
+from operator_runner.tools.operator_api.discovery import (
+    Operators,
+    find_operators,
+    follow_operators,
+)
 from operator_runner.tools.resources.options import ResourceName
 
 _FIELD_MANAGER = "operator-runner-cli"
@@ -114,6 +127,16 @@ class ClusterView:
         resource = self.resource(name.kind)
         namespace = self.namespace if resource.namespaced else ""
         return NamedResource(resource, ObjectRef(resource.gvk, namespace, name.name))
+
+    def find_operators(self, work_dir: Path | None) -> AbstractAsyncContextManager[Operators]:
+        """Find the operators of the cluster: those that answer this user, or that of a work dir."""
+        return find_operators(self.api, self.namespace, work_dir)
+
+    def follow_operators(
+        self, work_dir: Path | None = None, *, pause: float
+    ) -> aclosing[AsyncGenerator[Operators]]:
+        """Find them again each `pause` seconds, without end."""
+        return aclosing(follow_operators(self.api, self.namespace, work_dir, pause=pause))
 
     async def read(self, target: NamedResource) -> Json:
         """Return the resource. Raises NotFound."""

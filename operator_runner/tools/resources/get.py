@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Collection, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import starmap
@@ -21,7 +20,6 @@ from operator_runner.core.texts import printable, shortened
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.watch import EventType, Extraction, watch_metadata
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.operator_api.discovery import find_operators, follow_operators
 from operator_runner.tools.operator_api.watched_kinds import (
     WatchedKind,
     other_namespaces,
@@ -110,7 +108,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
     output, everywhere = options.output, options.all_namespaces
     async with open_cluster(kubeconfig, options.namespace) as cluster:
         namespace = None if everywhere else cluster.namespace
-        async with find_operators(cluster.api, cluster.namespace, options.work_dir) as operators:
+        async with cluster.find_operators(options.work_dir) as operators:
             watched = await watched_kinds(operators)
             selection = await select(cluster, wanted, namespace, watched)
             bodies, queues = await asyncio.gather(
@@ -311,10 +309,7 @@ class _Watching:
 
     async def _follow_operators(self, work_dir: Path | None) -> NoReturn:
         """Show what changes in queues, and the Events of runs, which follow their statuses."""
-        found = follow_operators(
-            self._cluster.api, self._cluster.namespace, work_dir, pause=_POLL_SECONDS
-        )
-        async with aclosing(found):
+        async with self._cluster.follow_operators(work_dir, pause=_POLL_SECONDS) as found:
             async for operators in found:
                 watched, queues = await asyncio.gather(
                     watched_kinds(operators), queues_of(operators)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +28,6 @@ from operator_runner.reconcile.annotations import (
     wants_suspension,
 )
 from operator_runner.reconcile.conditions import conditions_by_type, is_suspended, read_conditions
-from operator_runner.tools.operator_api.discovery import follow_operators
 from operator_runner.tools.resources.cluster import (
     ClusterView,
     Deadline,
@@ -132,8 +130,7 @@ async def _report_progress(
 
     shown: dict[NamedResource, str] = {}
     await asyncio.sleep(_PROGRESS_SECONDS)
-    found = follow_operators(cluster.api, cluster.namespace, pause=_PROGRESS_SECONDS)
-    async with aclosing(found):
+    async with cluster.follow_operators(pause=_PROGRESS_SECONDS) as found:
         async for operators in found:
             queues = await queues_of(operators)
             for target, body in requested:

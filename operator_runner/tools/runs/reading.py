@@ -15,7 +15,7 @@ from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.records import query_of
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient
-from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
+from operator_runner.tools.operator_api.discovery import Operators, checked
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.output import EXIT_UNANSWERED
@@ -34,7 +34,7 @@ async def open_operators(
     """Connect to the cluster, and find its operators, or that of a work dir. Raises ApiError."""
     async with (
         open_cluster(kubeconfig, namespace) as cluster,
-        find_operators(cluster.api, cluster.namespace, work_dir) as operators,
+        cluster.find_operators(work_dir) as operators,
     ):
         yield cluster, operators
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.reconcile.annotations import PRUNE_ANNOTATION
 from operator_runner.reconcile.conditions import conditions_by_type
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.operator_api.discovery import Operators, follow_operators
+from operator_runner.tools.operator_api.discovery import Operators
 from operator_runner.tools.resources.cluster import (
     ClusterView,
     NamedResource,
@@ -250,10 +250,8 @@ async def _tree(
         search = _Search(cluster, None if everywhere else target.ref.namespace)
         shown: Json = {}
         found: _Found | None = None
-        operators_found = follow_operators(
-            cluster.api, cluster.namespace, where.work_dir, pause=_POLL_SECONDS
-        )
-        async with aclosing(operators_found):
+        following = cluster.follow_operators(where.work_dir, pause=_POLL_SECONDS)
+        async with following as operators_found:
             async for operators in operators_found:
                 try:
                     found = await search.tree(target, operators)

@@ -27,7 +27,7 @@ from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.records import causes_text, query_of
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.operator_api.discovery import Operators, follow_operators
+from operator_runner.tools.operator_api.discovery import Operators
 from operator_runner.tools.operator_api.watched_kinds import exclusion, watched_kinds
 from operator_runner.tools.resources.cluster import open_cluster
 from operator_runner.tools.resources.listing import objects
@@ -409,7 +409,6 @@ async def _follow_histories(
         place = cluster.namespace if resource.namespaced and not everywhere else ""
         ref = ObjectRef(resource.gvk, place, name)
         reader = _HistoryReader(cluster.api, resource, ref, work_dir, everywhere)
-        found = follow_operators(cluster.api, cluster.namespace, work_dir, pause=_POLL_SECONDS)
-        async with aclosing(found):
+        async with cluster.follow_operators(work_dir, pause=_POLL_SECONDS) as found:
             async for operators in found:
                 yield await reader.read(operators)

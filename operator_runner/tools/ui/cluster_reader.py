@@ -23,7 +23,7 @@ from operator_runner.telemetry.runs.received import (
     check_run,
     check_schedule,
 )
-from operator_runner.tools.operator_api.discovery import Operators, find_operators
+from operator_runner.tools.operator_api.discovery import Operators
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, drifts_of, watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView, ambiguous_kinds
 from operator_runner.tools.resources.listing import ResourceSelection, all_kinds, run_events
@@ -51,11 +51,15 @@ _EVENTS_SECONDS = 30.0
 _PAUSE_SECONDS = 0.2
 """Shortest time between two publications."""
 _RUNS = 100
+_RUNS_OF_RESOURCE = "50"
 
 
 @dataclass(slots=True)
 class ClusterReader:
-    """Keeps the views of a feed up to date. `namespace` None means all."""
+    """Keeps the views of a feed up to date. `namespace` None means all.
+
+    It implements `server.Details` with the operators that answer, else with Events.
+    """
 
     cluster: ClusterView
     feed: Feed
@@ -73,7 +77,7 @@ class ClusterReader:
     _events_read: float = 0.0
     _are_events_old: bool = True
 
-    async def run(self) -> None:
+    async def follow(self) -> None:
         """Read without end; failures of cluster and operators are in the view `state`."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._publish())
@@ -91,9 +95,7 @@ class ClusterReader:
 
     async def _follow_operators(self) -> NoReturn:
         while True:
-            async with find_operators(
-                self.cluster.api, self.cluster.namespace, self.work_dir
-            ) as operators:
+            async with self.cluster.find_operators(self.work_dir) as operators:
                 await self._read_kinds(operators)
                 await self._read_until_lost(operators)
 
@@ -230,35 +232,15 @@ class ClusterReader:
         except (Forbidden, NotFound):
             self._keep(kind.gvk, ())
 
-
-def _essentials(body: Json) -> Json:
-    """Return what summaries need of a resource."""
-    names = ("name", "namespace", "uid", "labels", "annotations", "deletionTimestamp")
-    metadata = {name: body["metadata"][name] for name in names if name in body["metadata"]}
-    return {"metadata": metadata, "status": body.get("status")}
-
-
-_RUN_PATH = "50"
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorDetails:
-    """Implements `server.Details` with the operators that answer, else with Events."""
-
-    reader: ClusterReader
-
     async def run(self, run_id: str) -> Json:
         """Return a run with its timelines and its output. Raises NotFound and other ApiErrors."""
-        cluster = self.reader.cluster
         now = datetime.now(UTC)
-        async with find_operators(
-            cluster.api, cluster.namespace, self.reader.work_dir
-        ) as operators:
+        async with self.cluster.find_operators(self.work_dir) as operators:
             if operators.clients:
                 run, client = await find_run(operators, run_id)
                 output = await read_output(client, run_id)
             else:
-                of_run = (each for each in all_runs(self.reader.observed) if each["id"] == run_id)
+                of_run = (each for each in all_runs(self.observed) if each["id"] == run_id)
                 run, output = next(of_run, {}), ""
         if not run:
             # Neither an operator nor an Event has it.
@@ -271,13 +253,12 @@ class OperatorDetails:
         kind, namespace, name = parse_key(key)
         group = kind.partition(".")[2]
         query = {"group": group, "namespace": namespace, "name": name}
-        cluster, observed = self.reader.cluster, self.reader.observed
-        async with find_operators(
-            cluster.api, cluster.namespace, self.reader.work_dir
-        ) as operators:
-            runs = await operators.collect("/runs", check_run, {**query, "limit": _RUN_PATH})
+        async with self.cluster.find_operators(self.work_dir) as operators:
+            runs = await operators.collect(
+                "/runs", check_run, {**query, "limit": _RUNS_OF_RESOURCE}
+            )
             dependents = await operators.collect("/dependents", check_dependents, query)
-            found = without_repetitions(runs) if operators.clients else all_runs(observed)
+            found = without_repetitions(runs) if operators.clients else all_runs(self.observed)
         of_resource = [each for each in found if key_of(each["resource"]) == key]
         objects = {
             key_of(each): each
@@ -286,7 +267,14 @@ class OperatorDetails:
             for each in entry["objects"]
         }
         shown = sorted(objects.values(), key=_order)
-        return resource_view(key, observed, of_resource, shown, datetime.now(UTC))
+        return resource_view(key, self.observed, of_resource, shown, datetime.now(UTC))
+
+
+def _essentials(body: Json) -> Json:
+    """Return what summaries need of a resource."""
+    names = ("name", "namespace", "uid", "labels", "annotations", "deletionTimestamp")
+    metadata = {name: body["metadata"][name] for name in names if name in body["metadata"]}
+    return {"metadata": metadata, "status": body.get("status")}
 
 
 def _order(found: Json) -> tuple[str, str, str]:

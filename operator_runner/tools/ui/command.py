@@ -68,17 +68,17 @@ async def _serve(
     """Serve without end. Raises ApiError and ConfigError."""
     # These are slow to import, and --help does not need them.
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
-    from operator_runner.tools.ui.cluster_reader import ClusterReader, OperatorDetails  # noqa: PLC0415
+    from operator_runner.tools.ui.cluster_reader import ClusterReader  # noqa: PLC0415
     from operator_runner.tools.ui.server import Feed, application, serving  # noqa: PLC0415
 
     token, feed = secrets.token_urlsafe(24), Feed()
     async with open_cluster(kubeconfig, namespace) as cluster:
         reader = ClusterReader(cluster, feed, None if everywhere else cluster.namespace, work_dir)
-        async with serving(application(feed, OperatorDetails(reader), token), port) as bound:
+        async with serving(application(feed, reader, token), port) as bound:
             url = f"http://127.0.0.1:{bound}/{token}/"
             click.echo(f"Serving {url}\nPress Ctrl-C to stop.")
             with _opened(url) if browse else nullcontext():
-                await reader.run()
+                await reader.follow()
 
 
 @contextmanager
