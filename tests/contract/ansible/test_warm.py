@@ -422,7 +422,10 @@ async def test_a_server_is_prepared_for_many_runs_when_idle_or_after_three(runs:
             server.kill()
             await asyncio.to_thread(eventually, lambda: not is_running(server))
     many = immortal.is_supported()
-    assert found == [many, *[False] * 3, *[many] * 2]
+    assert found[:2] == [many, False]
+    # On a busy machine the server may have been idle between two of the next runs.
+    assert found[2:4] in ([False, False], [False, many], [many, many])
+    assert found[4:] == [many, many]
 
 
 async def test_a_daemon_of_a_run_continues_when_ansible_is_unloaded(tmp_path: Path) -> None:
