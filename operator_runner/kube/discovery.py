@@ -16,9 +16,9 @@ from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import Api
 
-_NEAR, _NEAR_IN_GROUP = 0.85, 0.6
-"""Similarity of kinds of which one is a misspelling of the other: in any groups, and in groups that
-are as similar themselves."""
+_NEAR, _NEAR_OTHER = 0.85, 0.6
+"""Similarity of kinds in any groups of which one is a misspelling of the other; and of kinds of one
+group, or of groups with the same kind."""
 
 
 def explain_missing(gvk: GVK, served: Collection[GVK]) -> str:
@@ -35,8 +35,9 @@ def explain_missing(gvk: GVK, served: Collection[GVK]) -> str:
     near: dict[GVK, float] = {}
     for each in served:
         kind, group = _similarity(gvk.kind, each.kind), _similarity(gvk.group, each.group)
-        # The same kind of quite another group is another kind.
-        if min(kind, group) >= _NEAR_IN_GROUP or _NEAR <= kind < 1:
+        # Neither the same kind of quite another group, nor a similar one of a similar group.
+        is_one_misspelt = max(kind, group) == 1 and min(kind, group) >= _NEAR_OTHER
+        if is_one_misspelt or _NEAR <= kind < 1:
             near[each] = kind + group
     if not near:
         return "its CRD is missing; install it with `kubectl apply -f`"

@@ -50,13 +50,20 @@ SERVED = [
         (GVK(APPS, "v1", "Ghost"), "its CRD is missing; install it with `kubectl apply -f`"),
         (GVK("other.org", "v1", "Wiki"), "its CRD is missing; install it with `kubectl apply -f`"),
         (
+            GVK("more.example.com", "v1", "Backend"),
+            "its CRD is missing; install it with `kubectl apply -f`",
+        ),
+        (
             GVK("app", "v1", "Deploymnt"),
             "did you mean Deployment in group apps, served in v1?" + OR_INSTALL,
         ),
     ],
 )
 def test_the_nearest_kind_is_named(gvk: GVK, reason: str) -> None:
-    """Another version or spelling, a similar group, a similar kind; else the CRD is missing."""
+    """Another version or spelling, a similar group, or a similar kind.
+
+    A kind that is only similar to one of a similar group is another one.
+    """
     assert explain_missing(gvk, SERVED) == reason
 
 
