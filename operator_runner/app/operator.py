@@ -30,11 +30,7 @@ from operator_runner.app.endpoints import (
 )
 from operator_runner.app.event_sources import EventSources
 from operator_runner.app.execution import Execution
-from operator_runner.app.leadership import (
-    LOSSES,
-    RENEWALS,
-    Leadership,
-)
+from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership
 from operator_runner.app.run_once import RunOnce
 from operator_runner.app.signals import Interrupted, take_signals, unless_stopped, until_one_ends
 from operator_runner.app.slot_handover import SlotHandover
@@ -50,12 +46,7 @@ from operator_runner.core import installation
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
-from operator_runner.core.model import (
-    GVK,
-    Json,
-    ObjectRef,
-    Watch,
-)
+from operator_runner.core.model import GVK, Json, ObjectRef, Watch
 from operator_runner.core.resource_states import ResourceStates
 from operator_runner.core.settings import ServerStart, Settings
 from operator_runner.kube.api import Api
@@ -252,20 +243,7 @@ class Operator:
             settings.concurrency.total * settings.concurrency.annotated_share,
         )
         self._role_metrics: dict[str, str] = {}
-        self._handover: SlotHandover | None = None
-        if leadership.gate is not None and leadership.sharding is not None:
-            self._handover = SlotHandover(
-                leadership.gate,
-                self._queue,
-                throttle,
-                seen=self._seen,
-                states=self._states,
-                sources=self._sources,
-                execution=self._execution,
-                metrics=metrics,
-            )
-            lease = settings.leader_election.lease_name
-            leadership.sharding.events = self._handover.events(lease)
+        self._handover = self._make_handover(throttle)
         self._reconcilers = self._make_reconcilers(names, traces)
         self._dispatcher = Dispatcher(
             self._queue,
@@ -291,6 +269,25 @@ class Operator:
         connection.on_watch(readiness.watch_started, readiness.watch_ended)
         connection.on_response(self._metrics.api_requests.count)
         return readiness
+
+    def _make_handover(self, throttle: LoopThrottle) -> SlotHandover | None:
+        """Return what takes resources over and hands them over, None without shards."""
+        leadership = self._leadership
+        if leadership.gate is None or leadership.sharding is None:
+            return None
+        handover = SlotHandover(
+            leadership.gate,
+            self._queue,
+            throttle,
+            seen=self._seen,
+            states=self._states,
+            sources=self._sources,
+            execution=self._execution,
+            metrics=self._metrics,
+        )
+        lease = self._settings.leader_election.lease_name
+        leadership.sharding.events = handover.events(lease)
+        return handover
 
     def _make_reconcilers(
         self, names: ReservedNamesLoader, traces: Traces | None

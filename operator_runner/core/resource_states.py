@@ -53,7 +53,7 @@ class ResourceState:
     def slot(self, kind: type[_T], *args: Any) -> _T:
         """Return what a part keeps of the resource: its only object of this class.
 
-        It is made of `args` if there is none.
+        The first call makes it, with `args`.
         """
         found = self._slots.get(kind)
         if found is None:
