@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import gc
 import io
+import multiprocessing.process
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -65,6 +67,7 @@ def begin_process() -> None:
     # What its parent is to release.
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]
     _finalize_at_exit()
+    _join_children_at_exit()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -76,6 +79,16 @@ def _finalize_at_exit() -> None:
     """Register the exit function of `weakref.finalize`, which registers it only once itself."""
     weakref.finalize._registered_with_atexit = True  # type: ignore[attr-defined]
     atexit.register(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
+
+
+def _join_children_at_exit() -> None:
+    """Register the exit function of `multiprocessing`, which registers it only once itself.
+
+    It waits for the workers of a play: one that is still ending would pass for a process that
+    outlives the run.
+    """
+    multiprocessing.process._children = set()  # type: ignore[attr-defined]  # of the parent
+    atexit.register(multiprocessing.util._exit_function)  # type: ignore[attr-defined]
 
 
 def open_streams() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from tests.support.kubectl import Json, Kubectl
 
 _OF_ONE_OBJECT = {"name", "uid", "resourceVersion", "creationTimestamp", "time"}
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def _config_map(name: str, value: str = "1") -> Json:
@@ -16,11 +18,27 @@ def _config_map(name: str, value: str = "1") -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": value}}
 
 
-def _stored(kubectl: Kubectl, name: str) -> list[str]:
-    """Return the object with its managers, without what differs between any two objects."""
-    shown = kubectl("get", "configmap", name, "--show-managed-fields", "--output=yaml")
-    lines = shown.replace(f'"name":"{name}"', "").splitlines()
-    return [line for line in lines if line.strip(" -").partition(":")[0] not in _OF_ONE_OBJECT]
+def _stored(kubectl: Kubectl, name: str) -> Json:
+    """Return the object with its managers, without what differs between any two objects.
+
+    The API server orders managers by time, in whole seconds, and then by name.
+    """
+    shown = kubectl("get", "configmap", name, "--show-managed-fields", "--output=json")
+    found: Json = _common(json.loads(shown))
+    metadata = found["metadata"]
+    metadata["managedFields"].sort(key=lambda each: (each["manager"], each["operation"]))
+    if _APPLIED in metadata.get("annotations", {}):
+        applied = json.loads(metadata["annotations"][_APPLIED])
+        metadata["annotations"][_APPLIED] = _common(applied)
+    return found
+
+
+def _common(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_common(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _common(each) for key, each in value.items() if key not in _OF_ONE_OBJECT}
+    return value
 
 
 def test_objects_are_those_of_kubectl(kubectl: Kubectl) -> None:

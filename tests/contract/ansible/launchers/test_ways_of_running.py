@@ -161,6 +161,24 @@ def test_environment_reaches_modules_of_its_scope_only(both: Both) -> None:
     assert record.result("Kubeconfig")["stdout"] == "the token"
 
 
+def test_the_play_ends_after_its_workers(both: Both) -> None:
+    """A worker that is slow to end when its task has ended outlives no run."""
+    action = """
+import multiprocessing.util
+import signal
+import time
+from ansible.plugins.action import ActionBase
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        multiprocessing.util.Finalize(None, time.sleep, args=(2,), exitpriority=0)
+        return super().run(tmp, task_vars)
+"""
+    record = both(Project("- slow:", {"roles/tried/action_plugins/slow.py": action}))
+    assert record.outcome.successful
+    assert not record.outcome.incomplete
+
+
 def test_a_pause_ends(both: Both) -> None:
     """It asks through its worker, and nobody answers."""
     plays = """
