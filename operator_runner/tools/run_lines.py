@@ -1,4 +1,4 @@
-"""Lines of past runs in the columns of `why`, and Events of operators as such lines. Pure.
+"""Lines of past runs in the columns of `why`. Pure.
 
 Ages are formatted as kubectl does; paths of tasks are relative to the project as far as their
 directories show it.
@@ -6,7 +6,6 @@ directories show it.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.core.texts import printable
-from operator_runner.kube.cluster import CAUSE_ANNOTATION, DURATION_ANNOTATION, RUN_ANNOTATION
+from operator_runner.telemetry.runs.records import causes_text
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _FORMATS = (
@@ -61,17 +60,24 @@ def with_short_paths(message: str) -> str:
     return _PLACE.sub(lambda found: short_path(found[0]), message)
 
 
+def place(task: Json) -> str:
+    """Return `task 'Refuse' at roles/page/tasks/main.yml:14`, empty if unknown."""
+    if not task.get("name"):
+        return ""
+    path = short_path(str(task.get("path") or ""))
+    return f"task '{task['name']}'" + (f" at {path}" if path else "")
+
+
+def message_of(run: Json) -> str:
+    """Return the message of a failed run with its task, as Events have it."""
+    message, task = str(run.get("message") or ""), place(run.get("failedTask") or {})
+    return f"{message} ({task})" if message and task else message
+
+
 _INDENT = " " * 4
 _T = TypeVar("_T")
 FAILED = "failed"
 """Outcome of a failed run."""
-_WORDS = {
-    "Successful": "succeeded",
-    "Failed": FAILED,
-    "ReconcileLoop": "looping",
-    "NotIdempotent": "not idempotent",
-    "LongTask": "long task",
-}
 _COLUMNS = "{:<20}  {:>5}  {:>8}  {:<15}  {:<16}  {}"
 _HEADER = ("ENDED", "AGE", "DURATION", "RESULT", "RUN")
 RESOURCE, REPLICA = "RESOURCE", "REPLICA"
@@ -98,6 +104,23 @@ class RunLine:
     ref: ObjectRef | None = None
     """The resource, if the history is that of several."""
 
+    @classmethod
+    def of(cls, run: Json, *, with_resource: bool = False) -> RunLine:
+        """Return the line of a run that has ended: a record, or an Event as a record."""
+        operator, resource = str(run.get("operator") or ""), run["resource"]
+        pod = operator.rpartition("/")[2] if operator.startswith("Pod ") else ""
+        return cls(
+            datetime.fromisoformat(run["finished"]),
+            run.get("seconds"),
+            run["outcome"],
+            causes_text(run),
+            with_short_paths(message_of(run)),
+            run.get("count", 1),
+            run["id"],
+            run.get("replica", pod),
+            ObjectRef.of({**resource, "metadata": resource}) if with_resource else None,
+        )
+
     def text(self, now: datetime, widths: Widths = (0, 0)) -> str:
         """Return the columns of `header`, and the error of a failed run below."""
         took = "" if self.seconds is None else f"{self.seconds:.1f} s"
@@ -113,16 +136,6 @@ class RunLine:
         below = (_INDENT + text for text in self.note.splitlines())
         # Names of fields are those of the resource and may contain line breaks.
         return printable("\n".join((line.replace("\n", "\\n"), *below)))
-
-    @property
-    def is_run(self) -> bool:
-        """Whether the line is about the end of a run, not about a finding such as a loop."""
-        return self.outcome in {_WORDS["Successful"], FAILED}
-
-    @property
-    def started(self) -> datetime:
-        """The start of the run; its end if the duration is unknown."""
-        return self.ended - timedelta(seconds=self.seconds or 0.0)
 
     @property
     def place(self) -> str:
@@ -158,27 +171,6 @@ def _with_columns(cells: tuple[str, str], last: str, widths: Widths) -> str:
     return "  ".join([*shown, last])
 
 
-def line_of(event: Json) -> RunLine:
-    """Read an Event of the operator (events.k8s.io/v1) as a line."""
-    annotations = event["metadata"].get("annotations") or {}
-    series = event.get("series") or {}
-    reason: str = event["reason"]
-    causes, seconds = annotations.get(CAUSE_ANNOTATION, ""), annotations.get(DURATION_ANNOTATION)
-    bad = event["type"] == "Warning"
-    return RunLine(
-        ended=datetime.fromisoformat(series.get("lastObservedTime") or event["eventTime"]),
-        seconds=float(seconds) if seconds else None,
-        outcome=_WORDS.get(reason, reason),
-        why=causes,
-        note=with_short_paths(event["note"].rpartition(" (why: ")[0] or event["note"])
-        if bad
-        else "",
-        count=int(series.get("count") or 1),
-        run_id=annotations.get(RUN_ANNOTATION, ""),
-        replica=event.get("reportingInstance") or "",
-    )
-
-
 def with_repetitions(
     runs: Iterable[_T], key: Callable[[_T], tuple[str, str, str]]
 ) -> list[tuple[_T, int]]:
@@ -197,16 +189,3 @@ def with_repetitions(
         last[place] = len(found)
         found.append((run, 1))
     return found
-
-
-def is_valid_event(event: Json) -> bool:
-    """Return whether an Event has what those of operators have; others may have written it."""
-    try:
-        line = line_of(event)
-        if not math.isfinite(line.seconds or 0.0):
-            return False
-        for time in (line.started, line.ended):
-            time.astimezone(UTC)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        return False
-    return line.ended.tzinfo is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -125,6 +126,8 @@ _REFUSALS = (403, 404)
 """Statuses of a path that an earlier version of the operator lacks, or that RBAC does not grant."""
 _TOKEN_SECONDS = 600
 """The shortest life that the API server gives a token."""
+_SEARCH_SECONDS = 60.0
+"""Between searches for further operators; tokens live longer."""
 
 
 @dataclass(slots=True)
@@ -232,15 +235,18 @@ async def follow_operators(
 ) -> AsyncGenerator[Operators]:
     """Yield the operators again each `pause` seconds, without end.
 
-    They are the same until one does not answer, and searched again each time while there is none.
+    They are the same for a minute or until one does not answer; while there is none, each time is
+    a search.
     """
     while True:
+        begun = time.monotonic()
         async with find_operators(api, namespace, work_dir) as operators:
             count = len(operators.clients)
             while True:
                 yield operators
                 await asyncio.sleep(pause)
-                if not count or len(operators.clients) < count:
+                is_lost = len(operators.clients) < max(count, 1)
+                if is_lost or time.monotonic() - begun >= _SEARCH_SECONDS:
                     break
 
 

@@ -14,10 +14,11 @@ from operator_runner.config.watches.selector import requirements_of
 from operator_runner.core.errors import ApiError
 from operator_runner.core.labels import match_labels
 from operator_runner.core.model import GVK, Json, LabelSelector, LabelSelectorRequirement, ObjectRef
-from operator_runner.telemetry.runs.received import check_drift, check_queue_entry, check_run
+from operator_runner.telemetry.runs.received import check_drift, check_queue_entry
 from operator_runner.telemetry.runs.records import causes_text
 from operator_runner.tools.operator_api.client import OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators
+from operator_runner.tools.operator_api.run_history import read_records, regards
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Queues:
     def last_run(self, ref: ObjectRef, uid: str) -> Json | None:
         """Return the last run of a resource, one in progress included, or None."""
         run = self._runs_by_key.get(_key_of(ref))
-        return None if run is None or run["resource"].get("uid") not in {None, uid} else run
+        return None if run is None or not regards(run["resource"], uid) else run
 
     @cached_property
     def _items_by_key(self) -> dict[_Key, Json]:
@@ -118,7 +119,7 @@ async def queues_of(operators: Operators) -> Queues:
     """Return the queues of the operators that answer. Does not raise ApiError."""
     items = await operators.collect("/queue", check_queue_entry)
     drifts = await drifts_of(operators)
-    runs = await operators.collect("/runs", check_run, {"last": "true", "limit": _MAX_RUNS})
+    runs = await read_records(operators, {"last": "true", "limit": _MAX_RUNS})
     reason = "" if operators.clients else operators.reason
     return Queues(tuple(items), reason, tuple(operators.invalid), tuple(drifts), tuple(runs))
 

@@ -28,7 +28,6 @@ from operator_runner.tools.operator_api.discovery import (
     find_operators,
     follow_operators,
 )
-from operator_runner.tools.resources.options import ResourceName
 
 _FIELD_MANAGER = "operator-runner-cli"
 _POLL_SECONDS = 0.25
@@ -122,11 +121,11 @@ class ClusterView:
         """Return whether kinds of several groups have this name: it does not say which is meant."""
         return kind.lower() in self._ambiguous
 
-    def find(self, name: ResourceName) -> NamedResource:
+    def find(self, kind: str, name: str) -> NamedResource:
         """Return what a user has named, whether it exists or not. Raises ConfigError."""
-        resource = self.resource(name.kind)
+        resource = self.resource(kind)
         namespace = self.namespace if resource.namespaced else ""
-        return NamedResource(resource, ObjectRef(resource.gvk, namespace, name.name))
+        return NamedResource(resource, ObjectRef(resource.gvk, namespace, name))
 
     def find_operators(self, work_dir: Path | None) -> AbstractAsyncContextManager[Operators]:
         """Find the operators of the cluster: those that answer this user, or that of a work dir."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 
 from operator_runner.core.errors import ApiError, ConfigError, Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, JSON, METADATA_LIST, Api, list_pages
-from operator_runner.kube.cluster import CONTROLLER
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind
 from operator_runner.tools.resources.cluster import ClusterView, concurrently
-from operator_runner.tools.resources.options import ResourceName
-from operator_runner.tools.run_lines import is_valid_event
 
 ACCEPT_METADATA = f"{METADATA_LIST},{JSON}"
 """Lists of metadata; an aggregated API without support for these sends whole objects."""
@@ -56,27 +52,27 @@ async def select(
     """Return the selection for arguments KIND and KIND/NAME.
 
     Without arguments it has all kinds with a resource that an operator has handled, and those of
-    `watched`. Raises ApiError; ConfigError for an unknown kind, ValueError for an invalid name.
+    `watched`. Raises ApiError; ConfigError for an unknown kind.
     """
     selection = ResourceSelection(namespace)
     if not wanted:
         return await all_kinds(cluster, selection, watched)
     whole: set[GVK] = set()
     for text in wanted:
-        name = ResourceName.parse(text) if "/" in text else None
+        kind, _, name = text.partition("/")
         try:
-            resource = cluster.resource(name.kind if name else text)
+            resource = cluster.resource(kind)
         except ConfigError as error:
             if name or text == wanted[0]:
                 raise
-            kind = wanted[0].partition("/")[0]
-            raise ConfigError(f"{error}. To name a resource, write {kind}/{text}") from error
+            first = wanted[0].partition("/")[0]
+            raise ConfigError(f"{error}. To name a resource, write {first}/{text}") from error
         if resource not in selection.kinds:
             selection.kinds.append(resource)
-        if name is None:
-            whole.add(resource.gvk)
+        if name:
+            selection.names.setdefault(resource.gvk, set()).add(name)
         else:
-            selection.names.setdefault(resource.gvk, set()).add(name.name)
+            whole.add(resource.gvk)
     for gvk in whole:
         selection.names.pop(gvk, None)
     return selection
@@ -176,25 +172,3 @@ async def _bodies(
                 yield ref, body
     except (Forbidden, NotFound) as error:
         selection.errors.append(error)
-
-
-async def run_events(api: Api, namespace: str | None) -> list[Json]:
-    """Return the Events of operators in a namespace, None for all; without permission, none.
-
-    Malformed ones, which others have written, are left out. Events about cluster-scoped resources
-    are in `default`. Raises ApiError.
-    """
-    root = "/apis/events.k8s.io/v1"
-    paths = [f"{root}/events"]
-    if namespace is not None:
-        paths = [
-            f"{root}/namespaces/{each}/events" for each in dict.fromkeys((namespace, "default"))
-        ]
-    params = {"fieldSelector": f"reportingController={CONTROLLER}"}
-    found: list[Json] = []
-    for path in paths:
-        # Causes are an addition; the state is in the resources.
-        with contextlib.suppress(Forbidden):
-            async for page in list_pages(api, path, params=params):
-                found += filter(is_valid_event, page["items"])
-    return found

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from operator_runner.tools.resources.cluster import ClusterView
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceName:
+class ResourceName(NamedTuple):
     """A resource as a user names it: `pages/page-sample`."""
 
     kind: str

@@ -19,7 +19,6 @@ from typing import Any
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, ObjectRef, Trigger, uid_of
 from operator_runner.core.timetable import NEXT_FIELD
-from operator_runner.kube.cluster import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile import drift
 from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.reconcile.conditions import conditions_by_type
@@ -30,7 +29,7 @@ from operator_runner.tools.operator_api.watched_kinds import (
     WatchedKind,
     exclusion,
 )
-from operator_runner.tools.run_lines import age, line_of, with_short_paths
+from operator_runner.tools.run_lines import RunLine, age, with_short_paths
 
 _READY = ("Ready", "Available", "Successful")
 """The first of these conditions that exists is shown as READY."""
@@ -183,14 +182,10 @@ class SummarySources:
 def summarize(
     ref: ObjectRef, body: Json, events: Iterable[Json] = (), exclusion: str = ""
 ) -> Summary:
-    """Return the summary of a resource; `events` are those of its operator about it."""
+    """Return the summary of a resource; `events` are those of its operator about its runs."""
     conditions = conditions_by_type(body)
-    events = sorted(events, key=_event_time, reverse=True)
-    event = events[0] if events else None
-    annotations = (event["metadata"].get("annotations") or {}) if event is not None else {}
-    ended = [_completion(each) for each in conditions.values()]
-    if event is not None:
-        ended.append(_event_time(event))
+    events = sorted(events, key=_finished, reverse=True)
+    ended = [*map(_completion, conditions.values()), *map(_finished, events)]
     state = _state(body, conditions)
     last_run = max(filter(None, ended), default=None)
     if state is SummaryState.UNHANDLED:
@@ -206,8 +201,8 @@ def summarize(
         uid=uid_of(body),
         ready=_ready(conditions),
         last_run=last_run,
-        run_id=annotations.get(RUN_ANNOTATION, ""),
-        cause=annotations.get(CAUSE_ANNOTATION, ""),
+        run_id=events[0]["id"] if events else "",
+        cause=causes_text(events[0]) if events else "",
         message=with_short_paths(str(message.get("message") or "")),
         failing_since=time_of(failure.get("lastTransitionTime")),
         next_run=_next_run(body, state, conditions, last_run),
@@ -219,24 +214,23 @@ def summarize(
 
 def _summary_of_events(summary: Summary, events: Sequence[Json], time: datetime | None) -> Summary:
     """Return the summary of a resource without conditions; Events are the newest first."""
-    runs = [each for each in events if each.get("reason") in _STATES_OF_REASONS]
+    runs = [each for each in events if each["reason"] in _STATES_OF_REASONS]
     if not runs:
         return summary
     state = _STATES_OF_REASONS[runs[0]["reason"]]
-    annotations = runs[0]["metadata"]["annotations"]
     found = replace(
         summary,
         state=state,
         last_run=time,
-        run_id=annotations[RUN_ANNOTATION],
-        cause=annotations.get(CAUSE_ANNOTATION, ""),
+        run_id=runs[0]["id"],
+        cause=causes_text(runs[0]),
         retries=state is SummaryState.FAILED,
     )
     if state is not SummaryState.FAILED:
         return found
     failures = takewhile(lambda each: each["reason"] == runs[0]["reason"], runs)
-    since = min(filter(None, (time_of(each.get("eventTime")) for each in failures)), default=None)
-    return replace(found, message=line_of(runs[0]).note, failing_since=since)
+    since = min(datetime.fromisoformat(each["first"]) for each in failures)
+    return replace(found, message=RunLine.of(runs[0]).note, failing_since=since)
 
 
 def with_next_run(summary: Summary, next_run: NextRun | None) -> Summary:
@@ -361,10 +355,8 @@ def _completion(condition: Json) -> datetime | None:
     return time_of(recap.get("completion")) if isinstance(recap, dict) else None
 
 
-def _event_time(event: Json) -> datetime:
-    series = event.get("series") or {}
-    time = time_of(series.get("lastObservedTime") or event.get("eventTime"))
-    return time or datetime.min.replace(tzinfo=UTC)
+def _finished(event: Json) -> datetime:
+    return datetime.fromisoformat(event["finished"])
 
 
 def _duration(text: str) -> timedelta:
@@ -388,11 +380,10 @@ def _text(time: datetime | None) -> str:
 
 
 def by_resource(events: Sequence[Json]) -> dict[tuple[str, str], list[Json]]:
-    """Return Events about runs by uid and name of what they regard."""
+    """Return Events about runs by uid and name of their resource."""
     found: dict[tuple[str, str], list[Json]] = {}
     for event in events:
-        regarding = event.get("regarding") or {}
-        if RUN_ANNOTATION in (event["metadata"].get("annotations") or {}):
-            key = (str(regarding.get("uid")), str(regarding.get("name")))
-            found.setdefault(key, []).append(event)
+        if event["id"]:
+            resource = event["resource"]
+            found.setdefault((resource.get("uid", ""), resource["name"]), []).append(event)
     return found

@@ -93,7 +93,7 @@ class Targets:
 
         for text in dict.fromkeys(self.wanted):
             if not self.are_all:
-                yield cluster.find(ResourceName.parse(text))
+                yield cluster.find(*ResourceName.parse(text))
                 continue
             kind = cluster.resource(text)
             namespace = None if self.all_namespaces else cluster.namespace

@@ -14,10 +14,10 @@ import click
 from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json
 from operator_runner.core.texts import printable
-from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.records import RUNNING
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators
+from operator_runner.tools.operator_api.run_history import read_records
 from operator_runner.tools.resources.cluster import ClusterView
 from operator_runner.tools.resources.options import (
     KindOrNameType,
@@ -52,14 +52,12 @@ from operator_runner.tools.runs.display import (
 from operator_runner.tools.runs.html_report import report
 from operator_runner.tools.runs.reading import (
     find_run,
-    newest,
     open_operators,
     read_output,
     report_unavailable,
     run_id_of,
     unlisted_run,
     warn_invalid,
-    without_repetitions,
 )
 
 _POLL_SECONDS = 1.0
@@ -175,9 +173,9 @@ class _Listing:
 
     async def read(self) -> list[Json]:
         """Return the runs, newest first."""
-        found = await self.operators.collect("/runs", check_run, self.query)
+        found = await read_records(self.operators, self.query)
         warn_invalid(self.operators)
-        return newest(without_repetitions(found))[: self.limit]
+        return found[: self.limit]
 
     def print(self, found: Sequence[Json], *, watch: bool) -> None:
         """Print runs; with `watch`, the newest last unless they are a table."""

@@ -11,7 +11,7 @@ from operator_runner.core.texts import printable, shortened
 from operator_runner.telemetry.runs.records import causes_text
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import time_of
-from operator_runner.tools.run_lines import age, short_path
+from operator_runner.tools.run_lines import age, place, short_path
 
 HEADER = ("RUN", "RESOURCE", "RESULT", "AGE", "DURATION", "CAUSE")
 WIDE_HEADER = (*HEADER, "STARTED", "FAILED TASK", "OPERATOR", "MESSAGE")
@@ -134,20 +134,6 @@ def request_row(request: Json) -> tuple[str, ...]:
         str(request.get("status") or "-"),
         f"{request.get('method')} {request.get('path')}{refusal}",
     )
-
-
-def place(task: Json) -> str:
-    """Return `task 'Refuse' at roles/page/tasks/main.yml:14`, empty if unknown."""
-    if not task.get("name"):
-        return ""
-    path = short_path(str(task.get("path") or ""))
-    return f"task '{task['name']}'" + (f" at {path}" if path else "")
-
-
-def message_of(run: Json) -> str:
-    """Return the message of a failed run with its task, as Events have it."""
-    message, task = str(run.get("message") or ""), place(run.get("failedTask") or {})
-    return f"{message} ({task})" if message and task else message
 
 
 def duration(seconds: Any) -> str:

@@ -15,8 +15,8 @@ from operator_runner import __version__
 from operator_runner.core.model import Json
 from operator_runner.core.texts import printable
 from operator_runner.tools.resources.summary import time_of
-from operator_runner.tools.run_lines import short_path
-from operator_runner.tools.runs.display import change_lines, duration, place, summary_lines
+from operator_runner.tools.run_lines import place, short_path
+from operator_runner.tools.runs.display import change_lines, duration, summary_lines
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 _STYLE = Path(__file__).with_name("static") / "run.css"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from operator_runner.telemetry.runs.records import query_of
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.client import InvalidResponse, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked
+from operator_runner.tools.operator_api.run_history import read_records, regards
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.options import ResourceName
 from operator_runner.tools.resources.output import EXIT_UNANSWERED
@@ -43,8 +44,7 @@ async def run_id_of(cluster: ClusterView, operators: Operators, what: str | Reso
     """Return an ID as it is, and that of the last run of a resource. Raises NotFound."""
     if isinstance(what, str):
         return what
-    query = {**query_of(cluster.find(what).ref), "limit": "1"}
-    found = newest(await operators.collect("/runs", check_run, query))
+    found = await read_records(operators, query_of(cluster.find(*what).ref) | {"limit": "1"})
     warn_invalid(operators)
     if not found:
         raise NotFound(f"no operator that answers has a run of {what.kind}/{what.name}")
@@ -121,20 +121,7 @@ async def _is_deleted(cluster: ClusterView, resource: Json) -> bool:
         return True
     except ApiError:
         return False
-    return resource.get("uid") not in {None, uid_of(body)}
-
-
-def without_repetitions(found: Sequence[Json]) -> list[Json]:
-    """Return each run once, as the first operator has it."""
-    first: dict[str, Json] = {}
-    for each in found:
-        first.setdefault(str(each["id"]), each)
-    return list(first.values())
-
-
-def newest(found: Sequence[Json]) -> list[Json]:
-    """Return runs in the order of their starts, the last one first."""
-    return sorted(found, key=lambda each: str(each.get("started") or ""), reverse=True)
+    return not regards(resource, uid_of(body))
 
 
 def warn_invalid(operators: Operators) -> None:

@@ -245,7 +245,7 @@ async def _tree(
     name: ResourceName, kubeconfig: Kubeconfig, where: _Where, output: OutputFormat, *, watch: bool
 ) -> None:
     async with open_cluster(kubeconfig, where.namespace) as cluster:
-        target = cluster.find(name)
+        target = cluster.find(*name)
         everywhere = where.everywhere or not target.ref.namespace
         search = _Search(cluster, None if everywhere else target.ref.namespace)
         shown: Json = {}
@@ -310,13 +310,15 @@ class _Search:
 
     async def _runs(self, operators: Operators, ref: ObjectRef, uid: str) -> RunsOfTree:
         """Return the runs of a resource, none without an operator."""
-        from operator_runner.telemetry.runs.received import check_run  # noqa: PLC0415
         from operator_runner.telemetry.runs.records import query_of  # noqa: PLC0415
-        from operator_runner.tools.runs.reading import find_run, newest  # noqa: PLC0415
+        from operator_runner.tools.operator_api.run_history import (  # noqa: PLC0415
+            read_records,
+            regards,
+        )
+        from operator_runner.tools.runs.reading import find_run  # noqa: PLC0415
 
-        query = {**query_of(ref), "limit": "100"}
-        listed = await operators.collect("/runs", check_run, query)
-        found = newest([each for each in listed if each["resource"].get("uid") in {None, uid}])
+        listed = await read_records(operators, query_of(ref) | {"limit": "100"})
+        found = [each for each in listed if regards(each["resource"], uid)]
         ended = next((each for each in found if "finished" in each), None)
         try:
             last = None if ended is None else (await find_run(operators, str(ended["id"])))[0]

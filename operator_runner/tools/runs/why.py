@@ -6,28 +6,32 @@ Operators that answer have every run that they keep, Events those with changes o
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
 
 from operator_runner.ansible.rerun_command import Rerun, read
-from operator_runner.core.errors import ApiError, Forbidden
-from operator_runner.core.labels import field_selector
+from operator_runner.core.errors import ApiError
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.core.texts import printable
-from operator_runner.kube.api import JSON, Api, list_pages
-from operator_runner.kube.cluster import CONTROLLER
+from operator_runner.kube.api import JSON, Api
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.reconcile.annotations import wants_suspension
-from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.records import causes_text, query_of
+from operator_runner.telemetry.runs.records import matches, query_of
 from operator_runner.tools.kubeconfig import Kubeconfig
 from operator_runner.tools.operator_api.discovery import Operators
+from operator_runner.tools.operator_api.run_history import (
+    read_events,
+    read_records,
+    regards,
+    unrecorded,
+)
 from operator_runner.tools.operator_api.watched_kinds import exclusion, watched_kinds
 from operator_runner.tools.resources.cluster import open_cluster
 from operator_runner.tools.resources.listing import objects
@@ -46,13 +50,8 @@ from operator_runner.tools.run_lines import (
     RunLine,
     Widths,
     header,
-    is_valid_event,
-    line_of,
     with_repetitions,
-    with_short_paths,
 )
-from operator_runner.tools.runs.display import message_of
-from operator_runner.tools.runs.reading import without_repetitions
 
 _INDENT = " " * 4
 _POLL_SECONDS = 1.0
@@ -256,26 +255,31 @@ class _HistoryReader:
     async def read(self, operators: Operators) -> History:
         """Return what operators that answer and Events have."""
         ref = self.ref
-        query = {**query_of(ref), "limit": _MAX_RUNS}
-        listed = without_repetitions(await operators.collect("/runs", check_run, query))
-        events = await self._events(required=not operators.clients)
-        bodies = await self._bodies(known=bool(events or listed))
+        query = query_of(ref)
+        records = await read_records(operators, query | {"limit": _MAX_RUNS})
+        place = None if self.everywhere else ref.namespace
+        is_required = not operators.clients
+        found = await read_events(self.api, place, ref.name, required=is_required)
+        events = [each for each in found if matches(each["resource"], query)]
+        bodies = await self._bodies(known=bool(events or records))
         uids = {(each.namespace, each.name): uid_of(body) for each, body in bodies}
-        runs = [
-            each for each in listed if "finished" in each and _is_current(each["resource"], uids)
-        ]
-        ids = {run["id"] for run in runs}
-        lines = [
-            line
-            for event in events
-            if _is_current(_regarding(event), uids)
-            and not ((line := self._line_about(event)).is_run and line.run_id in ids)
-        ]
-        lines = [*folded(map(self._line_of_record, runs)), *lines]
+
+        def current(runs: Iterable[Json]) -> list[Json]:
+            return [
+                each
+                for each in runs
+                if "finished" in each
+                and regards(each["resource"], uids.get(_name_of(each["resource"])))
+            ]
+
+        runs = current(records)
+        others = current(unrecorded(events, runs))
+        line = partial(RunLine.of, with_resource=not ref.name)
+        lines = [*folded(map(line, runs)), *map(line, others)]
         lines.sort(key=lambda line: line.ended, reverse=True)
         # The operator may watch another version of the kind than the preferred one.
-        about = [*map(_regarding, events), *(run["resource"] for run in runs)]
-        watched = {GVK.of(each.get("apiVersion", ""), ref.gvk.kind) for each in about}
+        about = {run["resource"]["apiVersion"] for run in (*runs, *events)}
+        watched = (GVK.of(each, ref.gvk.kind) for each in about)
         refs = [ObjectRef(gvk, ref.namespace, ref.name) for gvk in watched if ref.name]
         return History(
             ref,
@@ -285,30 +289,6 @@ class _HistoryReader:
             pod_of_failure(lines, [each.name for each in operators.clients]),
             tuple(ref for ref, body in bodies if body["metadata"].get("deletionTimestamp")),
             await _exclusion(operators, bodies) if ref.name and not lines else "",
-        )
-
-    async def _events(self, *, required: bool) -> list[Json]:
-        """Return the Events about runs; without permission, none, unless they are `required`."""
-        # Those about cluster-scoped objects are in `default`.
-        place = "" if self.everywhere else f"/namespaces/{self.ref.namespace or 'default'}"
-        name = self.ref.name
-        params = {"fieldSelector": field_selector("regarding.name", name)} if name else None
-        pages = list_pages(self.api, f"/apis/events.k8s.io/v1{place}/events", params=params)
-        try:
-            found = [event async for page in pages for event in page["items"]]
-        except Forbidden:
-            if required:
-                raise
-            return []
-        return [each for each in found if self._is_about(each) and is_valid_event(each)]
-
-    def _is_about(self, event: Json) -> bool:
-        regarding, ref = _regarding(event), self.ref
-        gvk = GVK.of(regarding.get("apiVersion", ""), regarding.get("kind", ""))
-        return (
-            event.get("reportingController") == CONTROLLER
-            and (gvk.group, gvk.kind) == (ref.gvk.group, ref.gvk.kind)
-            and (self.everywhere or (regarding.get("namespace") or "") == ref.namespace)
         )
 
     async def _bodies(self, *, known: bool) -> list[tuple[ObjectRef, Json]]:
@@ -328,47 +308,15 @@ class _HistoryReader:
                 return []
             raise
 
-    def _line_of_record(self, run: Json) -> RunLine:
-        """Return the line of a run of an operator."""
-        operator = str(run.get("operator") or "")
-        return RunLine(
-            datetime.fromisoformat(run["finished"]),
-            run.get("seconds"),
-            run["outcome"],
-            causes_text(run),
-            with_short_paths(message_of(run)),
-            run_id=run["id"],
-            replica=operator.rpartition("/")[2] if operator.startswith("Pod ") else "",
-            ref=self._ref_of(run["resource"]),
-        )
 
-    def _line_about(self, event: Json) -> RunLine:
-        """Return the line of an Event."""
-        return replace(line_of(event), ref=self._ref_of(_regarding(event)))
-
-    def _ref_of(self, resource: Json) -> ObjectRef | None:
-        """Return the resource that a line names; None if all lines are about one."""
-        if self.ref.name:
-            return None
-        namespace = str(resource.get("namespace") or "")
-        return ObjectRef(self.ref.gvk, namespace, str(resource.get("name")))
-
-
-def _is_current(resource: Json, uids: Mapping[tuple[str, str], str]) -> bool:
-    """Return whether this is not a deleted resource of the same name; `uids` are of those read."""
-    uid = uids.get((resource.get("namespace") or "", resource.get("name") or ""))
-    return uid is None or resource.get("uid") in {None, uid}
+def _name_of(resource: Json) -> tuple[str, str]:
+    return resource.get("namespace", ""), resource["name"]
 
 
 async def _exclusion(operators: Operators, bodies: Sequence[tuple[ObjectRef, Json]]) -> str:
     """Return why operators may not reconcile the first resource."""
     watched = await watched_kinds(operators)
     return next((exclusion(ref, body, watched) for ref, body in bodies), "")
-
-
-def _regarding(event: Json) -> Json:
-    regarding: Json = event.get("regarding") or {}
-    return regarding
 
 
 def _rerun(

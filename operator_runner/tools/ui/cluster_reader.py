@@ -20,19 +20,18 @@ from operator_runner.kube.watch import EventType, Extraction, watch_metadata
 from operator_runner.telemetry.runs.received import (
     check_dependents,
     check_queue_entry,
-    check_run,
     check_schedule,
 )
 from operator_runner.tools.operator_api.discovery import Operators
+from operator_runner.tools.operator_api.run_history import read_events, read_records
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, drifts_of, watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView, ambiguous_kinds
-from operator_runner.tools.resources.listing import ResourceSelection, all_kinds, run_events
+from operator_runner.tools.resources.listing import ResourceSelection, all_kinds
 from operator_runner.tools.runs.html_report import RunReport
-from operator_runner.tools.runs.reading import find_run, read_output, without_repetitions
+from operator_runner.tools.runs.reading import find_run, read_output
 from operator_runner.tools.ui.server import Feed
 from operator_runner.tools.ui.views import (
     ObservedCluster,
-    all_runs,
     key_of,
     parse_key,
     resource_view,
@@ -41,9 +40,8 @@ from operator_runner.tools.ui.views import (
 )
 
 _POLL_SECONDS = 1.0
-"""Between two requests to the same operator, and between two searches for one."""
 _SEARCH_SECONDS = 60.0
-"""Between searches for further operators and kinds; tokens for operators live longer."""
+"""Between searches for further kinds."""
 _ABSENCE_SECONDS = 300.0
 """Longest time for which the kinds of an operator that does not answer are kept."""
 _EVENTS_SECONDS = 30.0
@@ -58,7 +56,7 @@ _RUNS_OF_RESOURCE = "50"
 class ClusterReader:
     """Keeps the views of a feed up to date. `namespace` None means all.
 
-    It implements `server.Details` with the operators that answer, else with Events.
+    It implements `server.Details` with the operators that answer.
     """
 
     cluster: ClusterView
@@ -94,27 +92,22 @@ class ClusterReader:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _follow_operators(self) -> NoReturn:
-        while True:
-            async with self.cluster.find_operators(self.work_dir) as operators:
-                await self._read_kinds(operators)
-                await self._read_until_lost(operators)
-
-    async def _read_until_lost(self, operators: Operators) -> None:
-        """Read until an operator does not answer, or it is time to search for others."""
-        begun, count = time.monotonic(), len(operators.clients)
-        while time.monotonic() - begun < _SEARCH_SECONDS:
-            await asyncio.gather(self._read_operators(operators), self._read_cluster())
-            self._changed.set()
-            await asyncio.sleep(_POLL_SECONDS)
-            if len(operators.clients) < max(count, 1):
-                return
+        read: Operators | None = None
+        async with self.cluster.follow_operators(self.work_dir, pause=_POLL_SECONDS) as found:
+            async for operators in found:
+                if operators is not read:
+                    read = operators
+                    await self._read_kinds(operators)
+                await asyncio.gather(self._read_operators(operators), self._read_cluster())
+                self._changed.set()
+        raise AssertionError("operators are followed without end")
 
     async def _read_operators(self, operators: Operators) -> None:
         in_namespace = {} if self.namespace is None else {"namespace": self.namespace}
         queue, schedules, runs, drifts = await asyncio.gather(
             operators.collect("/queue", check_queue_entry, in_namespace),
             operators.collect("/schedules", check_schedule, in_namespace),
-            operators.collect("/runs", check_run, {**in_namespace, "limit": str(_RUNS)}),
+            read_records(operators, in_namespace | {"limit": str(_RUNS)}),
             drifts_of(operators, in_namespace),
         )
         seen = self.observed
@@ -131,7 +124,7 @@ class ClusterReader:
             await api.request("GET", "/version")
             if self._are_events_old or time.monotonic() - self._events_read > _EVENTS_SECONDS:
                 self._are_events_old = False
-                self.observed.events = await run_events(api, self.namespace)
+                self.observed.events = await read_events(api, self.namespace)
                 self._events_read = time.monotonic()
         except ApiError as error:
             self.observed.fault = str(error)
@@ -233,19 +226,16 @@ class ClusterReader:
             self._keep(kind.gvk, ())
 
     async def run(self, run_id: str) -> Json:
-        """Return a run with its timelines and its output. Raises NotFound and other ApiErrors."""
-        now = datetime.now(UTC)
+        """Return a run with its timelines and its output; only its id if no operator answers.
+
+        Raises NotFound and other ApiErrors.
+        """
         async with self.cluster.find_operators(self.work_dir) as operators:
-            if operators.clients:
-                run, client = await find_run(operators, run_id)
-                output = await read_output(client, run_id)
-            else:
-                of_run = (each for each in all_runs(self.observed) if each["id"] == run_id)
-                run, output = next(of_run, {}), ""
-        if not run:
-            # Neither an operator nor an Event has it.
-            return {"id": run_id, "missing": True}
-        [row] = run_rows([run], now)
+            if not operators.clients:
+                return {"id": run_id, "missing": True}
+            run, client = await find_run(operators, run_id)
+            output = await read_output(client, run_id)
+        [row] = run_rows([run], datetime.now(UTC))
         return {**row, "report": asdict(RunReport.of(run, output))}
 
     async def resource(self, key: str) -> Json:
@@ -254,12 +244,9 @@ class ClusterReader:
         group = kind.partition(".")[2]
         query = {"group": group, "namespace": namespace, "name": name}
         async with self.cluster.find_operators(self.work_dir) as operators:
-            runs = await operators.collect(
-                "/runs", check_run, {**query, "limit": _RUNS_OF_RESOURCE}
-            )
+            runs = await read_records(operators, query | {"limit": _RUNS_OF_RESOURCE})
             dependents = await operators.collect("/dependents", check_dependents, query)
-            found = without_repetitions(runs) if operators.clients else all_runs(self.observed)
-        of_resource = [each for each in found if key_of(each["resource"]) == key]
+        of_resource = [each for each in runs if key_of(each["resource"]) == key]
         objects = {
             key_of(each): each
             for entry in dependents

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.reconcile.annotations import wants_suspension
 from operator_runner.telemetry.runs.records import causes_text, object_json
+from operator_runner.tools.operator_api.run_history import unrecorded
 from operator_runner.tools.operator_api.watched_kinds import Queues, WatchedKind, exclusion
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import (
@@ -19,10 +19,8 @@ from operator_runner.tools.resources.summary import (
     by_resource,
     time_of,
 )
-from operator_runner.tools.run_lines import line_of, with_repetitions
-from operator_runner.tools.runs.display import message_of
+from operator_runner.tools.run_lines import RunLine, message_of, with_repetitions
 from operator_runner.tools.runs.html_report import timeline
-from operator_runner.tools.runs.reading import newest, without_repetitions
 
 _LOOP_REASONS = frozenset({"ReconcileLoop", "NotIdempotent"})
 _KEY_PARTS = 3
@@ -30,7 +28,10 @@ _KEY_PARTS = 3
 
 @dataclass(slots=True)
 class ObservedCluster:
-    """The last state. `reason` is why no operator answers, `fault` why the cluster does not."""
+    """The last state. `reason` is why no operator answers, `fault` why the cluster does not.
+
+    `runs` are those of operators, newest first; `events` are records, too.
+    """
 
     bodies: dict[ObjectRef, Json] = field(default_factory=dict)
     events: list[Json] = field(default_factory=list)
@@ -63,13 +64,12 @@ def parse_key(key: str) -> tuple[str, str, str]:
 
 def views(observed: ObservedCluster, namespace: str | None, now: datetime) -> dict[str, Json]:
     """Return all views by name. Times are in UTC; unknown fields are omitted."""
-    found = all_runs(observed)
     queued = {key_of(each["resource"]): each for each in observed.queue}
     lists = {
-        "resources": _resources(observed, found, now),
+        "resources": _resources(observed, now),
         "queue": map(_queued, observed.queue),
         "schedules": (_known(_about(each), each) for each in observed.schedules),
-        "runs": run_rows(found, now),
+        "runs": run_rows(observed.runs, now),
         "loops": _loops(observed.events, queued),
     }
     return {
@@ -85,11 +85,6 @@ def views(observed: ObservedCluster, namespace: str | None, now: datetime) -> di
             for name, items in lists.items()
         },
     }
-
-
-def all_runs(observed: ObservedCluster) -> list[Json]:
-    """Return the runs of operators, newest first."""
-    return newest(without_repetitions(observed.runs))
 
 
 def run_rows(found: Sequence[Json], now: datetime) -> list[Json]:
@@ -121,16 +116,15 @@ def resource_view(
     ref, body = next(
         ((ref, body) for ref, body in observed.bodies.items() if _is(ref, key)), (None, None)
     )
-    events = [each for each in observed.events if _regards(each, key)]
-    ids = {each["id"] for each in runs}
-    others = [each for each in map(line_of, events) if each.run_id not in ids]
+    events = [each for each in observed.events if key_of(each["resource"]) == key]
+    others = map(RunLine.of, unrecorded(events, runs))
     return {
         "key": key,
         "known": body is not None,
         "suspended": body is not None and wants_suspension(body),
         "deleting": body is not None and bool(body["metadata"].get("deletionTimestamp")),
         "exclusion": exclusion(ref, body, observed.watched) if ref and body and not runs else "",
-        "runs": run_rows(newest(runs), now),
+        "runs": run_rows(runs, now),
         "events": [each.as_json() for each in sorted(others, key=lambda e: e.ended, reverse=True)],
         "schedules": [
             _known(_about(each), each)
@@ -155,8 +149,8 @@ def _object(resource: Json, ambiguous: Collection[str]) -> Json:
     return {"key": key_of(resource), **resource, "kind": kind}
 
 
-def _resources(observed: ObservedCluster, runs: Sequence[Json], now: datetime) -> list[Json]:
-    queues = Queues(tuple(observed.queue), drifts=tuple(observed.drifts), runs=tuple(runs))
+def _resources(observed: ObservedCluster, now: datetime) -> list[Json]:
+    queues = Queues(tuple(observed.queue), drifts=tuple(observed.drifts), runs=tuple(observed.runs))
     sources = SummarySources(by_resource(observed.events), observed.watched, queues)
     found = [
         _resource(key_of(object_json(ref)), sources.summary(ref, body), now)
@@ -204,25 +198,14 @@ def _known(about: Json, entry: Json) -> Json:
 def _loops(events: Iterable[Json], queued: Mapping[str, Json]) -> list[Json]:
     found = []
     for event in events:
-        if event.get("reason") not in _LOOP_REASONS:
+        if event["reason"] not in _LOOP_REASONS:
             continue
-        resource = _regarding(event)
-        entry = queued.get(key_of(resource), {})
+        entry = queued.get(key_of(event["resource"]), {})
         # A throttled run waits for the end of its delay.
         next_ = {"due": entry["due"]} if "due" in entry else {}
-        about = _about({"resource": resource})
-        found.append({**about, **line_of(event).as_json(), "reason": event["reason"], **next_})
+        line = RunLine.of(event).as_json()
+        found.append({**_about(event), **line, "reason": event["reason"], **next_})
     return sorted(found, key=lambda each: str(each["ended"]), reverse=True)
-
-
-def _regarding(event: Json) -> Json:
-    regarding: Any = event.get("regarding") or {}
-    names = ("apiVersion", "kind", "namespace", "name")
-    return {name: str(regarding.get(name) or "") for name in names}
-
-
-def _regards(event: Json, key: str) -> bool:
-    return key_of(_regarding(event)) == key
 
 
 def _is(ref: ObjectRef, key: str) -> bool:

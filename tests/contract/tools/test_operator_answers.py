@@ -15,9 +15,10 @@ from operator_runner.kube.discovery import ApiResource
 from operator_runner.telemetry.runs.received import check_drift, check_run
 from operator_runner.tools.operator_api.client import OperatorClient, base_of
 from operator_runner.tools.operator_api.discovery import Operators
+from operator_runner.tools.operator_api.run_history import newest
 from operator_runner.tools.operator_api.watched_kinds import watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView
-from operator_runner.tools.runs.reading import find_run, unlisted_run, without_repetitions
+from operator_runner.tools.runs.reading import find_run, unlisted_run
 
 RUN: Json = {
     "id": "1",
@@ -113,7 +114,7 @@ async def test_of_several_copies_the_first_one_counts(http: aiohttp.ClientSessio
         run, client = await find_run(Operators(clients), "1")
     assert (run["operator"], client.name) == ("Pod system/leader", "Pod system/leader")
     named = [{**RUN, "operator": f"Pod {name}"} for name in names]
-    assert [each["operator"] for each in without_repetitions(named)] == ["Pod system/leader"]
+    assert [each["operator"] for each in newest(named)] == ["Pod system/leader"]
 
 
 class _Resource:

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from operator_runner.core.model import GVK, ObjectRef
+from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.cluster import DURATION_ANNOTATION
-from operator_runner.tools.run_lines import RunLine, header, is_valid_event, line_of
+from operator_runner.tools.operator_api.run_history import record_of, unrecorded
+from operator_runner.tools.run_lines import RunLine, header
 from operator_runner.tools.runs.display import resource_name
 from operator_runner.tools.runs.why import History, folded, pod_of_failure, why
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 
 
-def event(**more: Any) -> dict[str, Any]:
+def event(**more: Any) -> Json:
     annotations = {
         "operator-runner.dev/cause": "spec: spec.size",
         "operator-runner.dev/duration-seconds": "1.234",
@@ -30,8 +31,15 @@ def event(**more: Any) -> dict[str, Any]:
         "type": "Normal",
         "reason": "Successful",
         "note": "Reconciled: 1 tasks ok, 1 changed (why: spec: spec.size)",
+        "regarding": {"apiVersion": "example.com/v1", "kind": "Foo", "name": "a", "uid": "u"},
         **more,
     }
+
+
+def line_of(event: Json) -> RunLine:
+    record = record_of(event)
+    assert record is not None
+    return RunLine.of(record)
 
 
 def test_an_event_is_a_line() -> None:
@@ -69,13 +77,24 @@ def test_an_event_is_a_line() -> None:
         {"metadata": {"annotations": {DURATION_ANNOTATION: "9e10"}}},
         {"note": None},
         {"reason": None},
+        {"regarding": {"kind": "Foo"}},
     ],
 )
 def test_an_event_of_another_shape_is_left_out(forged: dict[str, Any]) -> None:
     """Whoever may create Events cannot end the commands that read them."""
-    assert is_valid_event(event(type="Warning"))
+    assert record_of(event(type="Warning")) is not None
     altered = event(type="Warning") | forged
-    assert not is_valid_event({key: value for key, value in altered.items() if value is not None})
+    assert record_of({key: value for key, value in altered.items() if value is not None}) is None
+
+
+def test_an_event_about_a_run_that_an_operator_has_is_not_repeated() -> None:
+    """Findings about the same run stay."""
+    records = [record_of(event()), record_of(event(reason="LongTask"))]
+    found = [each for each in records if each is not None]
+    assert unrecorded(found, []) == found
+    assert [each["outcome"] for each in unrecorded(found, [{"id": found[0]["id"]}])] == [
+        "long task"
+    ]
 
 
 @pytest.mark.parametrize("wrong", ["Foo/", "/a", "Foo/a/b"])

@@ -11,6 +11,7 @@ import pytest
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.cluster import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.annotations import SUSPEND_ANNOTATION
+from operator_runner.tools.operator_api.run_history import record_of
 from operator_runner.tools.operator_api.watched_kinds import NextRun, Queues
 from operator_runner.tools.resources.reconcile import activity
 from operator_runner.tools.resources.summary import (
@@ -137,16 +138,15 @@ def test_the_last_event_has_cause_and_run() -> None:
     """Events of other resources of the same name are left out, and those without a run."""
 
     def event(time: str, cause: str, uid: str = "u", run: str = "r") -> Json:
-        annotations = {CAUSE_ANNOTATION: cause, RUN_ANNOTATION: run}
-        regarding = {"uid": uid, "name": "a"}
-        return {"metadata": {"annotations": annotations}, "eventTime": time, "regarding": regarding}
+        found = ended("Successful", time, cause=cause, run=run)
+        return {**found, "resource": {**found["resource"], "uid": uid}}
 
     events = by_resource(
         [
-            event("2026-01-01T12:00:00.000000Z", "spec: spec.size", run="last"),
-            event("2026-01-01T11:00:00.000000Z", "spec: created"),
-            event("2026-01-01T13:00:00.000000Z", "start", uid="other"),
-            {"metadata": {}, "eventTime": "2026-01-01T13:00:00.000000Z"},
+            event("12:00", "spec: spec.size", run="last"),
+            event("11:00", "spec: created"),
+            event("13:00", "start", uid="other"),
+            event("13:00", "start", run=""),
         ]
     )
     found = summarize(REF, body(IDLE, DONE), events["u", "a"])
@@ -165,16 +165,23 @@ def test_the_queue_of_the_operator_has_the_next_run() -> None:
     assert with_next_run(plain, None) == plain
 
 
-def ended(reason: str, time: str, note: str = "") -> Json:
-    """Return the Event about the end of a run."""
-    return {
-        "metadata": {"annotations": {CAUSE_ANNOTATION: "start", RUN_ANNOTATION: time}},
-        "eventTime": f"2026-01-01T{time}:00.000000Z",
-        "regarding": {"uid": "u", "name": "a"},
-        "type": "Warning" if reason == "Failed" else "Normal",
-        "reason": reason,
-        "note": f"{note} (why: start)",
-    }
+def ended(
+    reason: str, time: str, note: str = "", cause: str = "start", run: str | None = None
+) -> Json:
+    """Return the Event about the end of a run, as a record; its ID is the time."""
+    run_id = time if run is None else run
+    found = record_of(
+        {
+            "metadata": {"annotations": {CAUSE_ANNOTATION: cause, RUN_ANNOTATION: run_id}},
+            "eventTime": f"2026-01-01T{time}:00.000000Z",
+            "regarding": {"apiVersion": "example.com/v1", "kind": "Foo", "uid": "u", "name": "a"},
+            "type": "Warning" if reason == "Failed" else "Normal",
+            "reason": reason,
+            "note": f"{note} (why: {cause})",
+        }
+    )
+    assert found is not None
+    return found
 
 
 def test_without_conditions_events_have_the_state() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.tools.operator_api.run_history import newest, record_of
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind
-from operator_runner.tools.runs.reading import newest
 from operator_runner.tools.ui.views import (
     ObservedCluster,
     key_of,
@@ -55,15 +55,20 @@ def body(*conditions: Json) -> Json:
 
 
 def event(reason: str) -> Json:
-    return {
-        "metadata": {},
-        "reason": reason,
-        "type": "Warning",
-        "note": "too often",
-        "eventTime": "2026-01-01T12:00:00.000000Z",
-        "series": {"count": 3, "lastObservedTime": "2026-01-01T12:00:20.000000Z"},
-        "regarding": {**resource(), "uid": "1"},
-    }
+    """Return an Event as a record."""
+    found = record_of(
+        {
+            "metadata": {},
+            "reason": reason,
+            "type": "Warning",
+            "note": "too often",
+            "eventTime": "2026-01-01T12:00:00.000000Z",
+            "series": {"count": 3, "lastObservedTime": "2026-01-01T12:00:20.000000Z"},
+            "regarding": {**resource(), "uid": "1"},
+        }
+    )
+    assert found is not None
+    return found
 
 
 def observed(**fields: Any) -> ObservedCluster:
@@ -72,7 +77,7 @@ def observed(**fields: Any) -> ObservedCluster:
 
 def test_resources_have_cause_and_run_of_their_newest_run() -> None:
     """An operator that answers has more runs than Events."""
-    seen = observed(operators=["here"], runs=[run("1", 0), run("2", 10)])
+    seen = observed(operators=["here"], runs=[run("2", 10), run("1", 0)])
     [row] = views(seen, None, NOW)["resources"]["items"]
     assert (row["key"], row["runID"], row["cause"]) == (KEY, "2", "spec: spec.title")
     assert row["lastRun"] == "2026-01-01T12:00:15Z"
@@ -163,7 +168,7 @@ def test_loops_are_those_that_events_report() -> None:
 def test_a_resource_has_its_runs_other_events_and_objects() -> None:
     """Those of other resources are not in it."""
     other = event("ReconcileLoop")
-    other["regarding"]["name"] = "shop"
+    other["resource"]["name"] = "shop"
     seen = observed(operators=["here"], events=[event("ReconcileLoop"), other])
     config = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "web", "name": "home"}
     found = resource_view(KEY, seen, [run("1", 0)], [config], NOW)
