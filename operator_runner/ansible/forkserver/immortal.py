@@ -12,6 +12,7 @@ import ctypes
 import gc
 import sys
 import weakref
+from functools import cache
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -30,7 +31,7 @@ from typing import Any
 
 _VERSIONS = {(3, 12), (3, 13)}
 """CPython with this layout: an object begins with 32 bits, immortal if the highest one is set."""
-_POINTER_BYTES = 8
+_POINTER_BYTES, _COUNT_BYTES = 8, 4
 _IS_HEAP_TYPE = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: the type is not defined statically, in C."""
 _PLAIN = frozenset(
@@ -71,43 +72,43 @@ def make_immortal() -> int:
     """
     gc.unfreeze()  # frozen objects are not listed
     try:
-        return _Marking().mark(gc.get_objects())
+        return _mark(gc.get_objects())
     finally:
         gc.freeze()
 
 
-class _Marking:
-    """Marks objects and what they refer to; marked objects are not visited again."""
+def _mark(tracked: list[Any]) -> int:
+    """Mark the objects that the collector tracks and those that only they refer to.
 
-    def __init__(self) -> None:
-        self._immortal = _count_of(None).value
-        self._threshold = sys.getrefcount(None)
-        self._types: dict[type, bool] = {type: True}
+    Returns their number. Marked objects are not visited again. Batches keep the lists short.
+    """
+    marked, kinds = 0, {type: True}
+    for start in range(0, len(tracked), _BATCH):
+        found = batch = tracked[start : start + _BATCH]
+        while found:
+            new = _mark_new(found, kinds)
+            marked += len(new)
+            found = _untracked_referents(batch if found is batch else new)
+    return marked
 
-    def mark(self, tracked: list[Any]) -> int:
-        """Mark the objects that the collector tracks and those that only they refer to."""
-        marked = 0
-        for start in range(0, len(tracked), _BATCH):
-            batch = tracked[start : start + _BATCH]
-            found = batch
-            while found:
-                new = [each for each in found if self._mark(each)]
-                marked += len(new)
-                found = _untracked_referents(batch if found is batch else new)
-        return marked
 
-    def _mark(self, value: Any) -> bool:
-        """Mark an object; return False if it is marked already or may not be."""
-        if sys.getrefcount(value) >= self._threshold:
-            return False
-        kind = type(value)
-        is_plain = self._types.get(kind)
-        if is_plain is None:
-            is_plain = self._types[kind] = _is_plain(kind)
-        if not is_plain or (kind not in _PLAIN and _is_observed(value)):
-            return False
-        _count_of(value).value = self._immortal
-        return True
+def _mark_new(found: list[Any], kinds: dict[type, bool]) -> list[Any]:
+    """Mark objects; return those that were not marked and may be.
+
+    `kinds` has what `_is_plain` returned. Without calls in its loop: there are half a million.
+    """
+    counts, count_of, new = _counts(), sys.getrefcount, []
+    immortal, threshold = counts[id(None) // _COUNT_BYTES], count_of(None)
+    for value in found:
+        if count_of(value) < threshold:
+            kind = type(value)
+            is_plain = kinds.get(kind)
+            if is_plain is None:
+                is_plain = kinds[kind] = _is_plain(kind)
+            if is_plain and (kind in _PLAIN or not _is_observed(value)):
+                counts[id(value) // _COUNT_BYTES] = immortal
+                new.append(value)
+    return new
 
 
 def _untracked_referents(values: list[Any]) -> list[Any]:
@@ -150,15 +151,17 @@ def _is_observed(value: Any) -> bool:
 def _takes_effect() -> bool:
     """Try it with an object of our own."""
     probe: list[Any] = []
-    before = _count_of(probe).value
-    _count_of(probe).value = _count_of(None).value
+    counts, place = _counts(), id(probe) // _COUNT_BYTES
+    before, immortal = counts[place], counts[id(None) // _COUNT_BYTES]
+    counts[place] = immortal
     references = [probe] * 10
-    is_unchanged = _count_of(probe).value == _count_of(None).value
+    is_unchanged = counts[place] == immortal
     del references
-    _count_of(probe).value = before
-    return is_unchanged and sys.getrefcount(None) == _count_of(None).value
+    counts[place] = before
+    return is_unchanged and sys.getrefcount(None) == immortal
 
 
-def _count_of(value: object) -> ctypes.c_uint32:
-    """Return the count of an object, as a place in memory that can be written."""
-    return ctypes.c_uint32.from_address(id(value))
+@cache
+def _counts() -> ctypes.Array[ctypes.c_uint32]:
+    """Return all memory, to write the count of an object at its address by `_COUNT_BYTES`."""
+    return (ctypes.c_uint32 * (sys.maxsize // _COUNT_BYTES)).from_address(0)
