@@ -20,11 +20,10 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import operator_runner
-from operator_runner.core import installation
-from operator_runner.core.imports import without_garbage_collection, without_package
+from operator_runner.core import imports, installation
 
 # structlog imports rich for tracebacks that the operator does not print: 5 MiB.
-with without_package("rich"):
+with imports.without_package("rich"):
     import structlog
 
 from operator_runner.config.flags.options import RunCommand, lookup_options, run_options
@@ -156,7 +155,10 @@ def print_schema() -> None:
 
 
 def _run(options: dict[str, Any], unset: Container[str]) -> int:
-    with without_garbage_collection():
+    # Importing aiohttp loads all CA certificates of the system into two TLS contexts, in 60 ms.
+    # The operator does not use them: its sessions have the context of the kubeconfig.
+    without_ca = imports.environment_variable("SSL_CERT_FILE", os.devnull)
+    with imports.without_garbage_collection(), without_ca:
         # Imported here because it takes a second, and `validate` and `--help` do not need it.
         from operator_runner.app import operator  # noqa: PLC0415
         from operator_runner.app.free_places import free_places  # noqa: PLC0415

@@ -89,22 +89,18 @@ def _magic() -> Iterator[str]:
 
 def _plugin_files(contents: Iterable[Path]) -> Iterator[Path]:
     """Yield the plugins of ansible-core, of the collections, and beside roles and playbooks."""
-    types = (*constants.CONFIGURABLE_PLUGINS, "strategy", _FRAGMENTS)
-    folders = [Path(ansible.__file__).parent / "plugins"]
+    folders = {Path(ansible.__file__).parent / "plugins"}
     # ansible-core's own list of collections ends at one without a valid version.
-    collections = {
-        collection
-        for path in AnsibleCollectionConfig.collection_paths
-        for collection in Path(path).glob("ansible_collections/*/*")
-    }
+    places = [*map(Path, AnsibleCollectionConfig.collection_paths)]
     for content in contents:
         base = content if content.is_dir() else content.parent
+        places.append(base / "collections")
         for kind in constants.CONFIGURABLE_PLUGINS:
             yield from _sources(base / f"{kind}_plugins")
-        collections.update(base.glob("collections/ansible_collections/*/*"))
-    folders += (collection / "plugins" for collection in collections)
+    for place in places:
+        folders.update(each / "plugins" for each in place.glob("ansible_collections/*/*"))
     for folder in folders:
-        for kind in types:
+        for kind in (*constants.CONFIGURABLE_PLUGINS, "strategy", _FRAGMENTS):
             yield from _sources(folder / kind)
 
 

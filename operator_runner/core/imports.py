@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,6 +60,20 @@ def without_package(name: str) -> Iterator[None]:
     finally:
         if is_new:
             del sys.modules[name]
+
+
+@contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable within the block, such as one that modules read when they are imported."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 @contextmanager

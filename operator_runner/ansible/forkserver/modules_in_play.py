@@ -32,6 +32,7 @@ from operator_runner.ansible.forkserver.module_process import MODULE_SIDE, run_p
 from operator_runner.ansible.forkserver.tasks import is_in_play, process_as_it_was
 from operator_runner.ansible.patches.replacing import replace, replaced, wrap
 from operator_runner.core.ansible_modules import Trait, modules_with
+from operator_runner.core.imports import environment_variable
 
 _CORE = "ansible_collections.kubernetes.core.plugins.module_utils"
 _MODULES = frozenset(
@@ -180,20 +181,6 @@ def _empty_input() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def working_directory(folder: str) -> Iterator[None]:
-    """Set the variable PWD within the block."""
-    before = os.environ.get("PWD")
-    os.environ["PWD"] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PWD"]
-        else:
-            os.environ["PWD"] = before
-
-
-@contextlib.contextmanager
 def _as_the_module(call: ModuleCall) -> Iterator[None]:
     """Be the process of a module within the block; then put back what it may have changed."""
     argv, path, language = sys.argv, list(sys.path), locale.setlocale(locale.LC_ALL)
@@ -203,7 +190,7 @@ def _as_the_module(call: ModuleCall) -> Iterator[None]:
     os.chdir(call.cwd)  # the directory of the playbook, in the private data dir that of the project
     try:
         with (
-            working_directory(call.cwd),
+            environment_variable("PWD", call.cwd),
             replaced(MODULE_SIDE),
             warnings.catch_warnings(),
             _exit_functions(),

@@ -248,16 +248,13 @@ def _use_huge_pages() -> None:
 
     Source: madvise(2), MADV_COLLAPSE, since Linux 6.1; where it is missing nothing changes.
     """
-    libc = ctypes.CDLL(None)
+    libc, size = ctypes.CDLL(None), _HUGE_PAGE_BYTES
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     for line in Path("/proc/self/maps").read_text().splitlines():
         addresses, access, _offset, _device, _inode, *name = line.split(maxsplit=5)
         if not access.startswith("rw") or name not in ([], ["[heap]"]):
             continue
         start, end = (int(part, 16) for part in addresses.split("-"))
-        start, end = (
-            -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES,
-            end // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES,
-        )
+        start, end = -(-start // size) * size, end // size * size
         if start < end:
             libc.madvise(start, end - start, _MADV_COLLAPSE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from operator_runner.core.imports import (
+    environment_variable,
     import_lazily,
     without_garbage_collection,
     without_package,
@@ -116,3 +118,15 @@ def test_an_imported_package_is_not_left_out() -> None:
     with without_package(NAME):
         assert __import__(NAME) is package
     assert sys.modules[NAME] is package
+
+
+@pytest.mark.parametrize("before", [None, "before"])
+def test_a_variable_is_set_within_a_block(
+    monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    """Afterwards it has its former value, or none."""
+    if before is not None:
+        monkeypatch.setenv(NAME, before)
+    with environment_variable(NAME, "within"):
+        assert os.environ[NAME] == "within"
+    assert os.environ.get(NAME) == before
