@@ -82,7 +82,8 @@ def _mark(tracked: list[Any]) -> int:
 
     Returns their number. Marked objects are not visited again. Batches keep the lists short.
     """
-    marked, kinds = 0, {type: True}
+    marked = 0
+    kinds: dict[type, bool] = {type: True}
     for start in range(0, len(tracked), _BATCH):
         found = batch = tracked[start : start + _BATCH]
         while found:
