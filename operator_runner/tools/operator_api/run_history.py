@@ -8,7 +8,7 @@ such as a loop. See docs/adr/0071-one-store-of-runs.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from operator_runner.core.errors import Forbidden
@@ -51,32 +51,34 @@ def newest(found: Iterable[Json]) -> list[Json]:
     return sorted(first.values(), key=lambda each: str(each["started"]), reverse=True)
 
 
-async def read_events(
-    api: Api, namespace: str | None, name: str = "", *, required: bool = False
-) -> list[Json]:
-    """Return the Events of operators in a namespace, None for all, as `record_of` does.
+def event_places(namespace: str | None) -> Collection[str]:
+    """Return where Events about all resources of a namespace are, empty for all namespaces.
 
-    `name` selects those about resources of this name. Events about cluster-scoped resources are in
-    `default`. Malformed ones, which others have written, are left out. Without permission there are
-    none, unless they are `required`. Raises ApiError.
+    Those about cluster-scoped resources are in `default`.
     """
-    root = "/apis/events.k8s.io/v1"
-    paths = [f"{root}/events"]
-    if namespace is not None:
-        places = dict.fromkeys((namespace or "default", "default"))
-        paths = [f"{root}/namespaces/{each}/events" for each in places]
+    return [""] if namespace is None else dict.fromkeys((namespace, "default"))
+
+
+async def read_events(
+    api: Api, places: Iterable[str], name: str = "", *, required: bool = False
+) -> list[Json]:
+    """Return the Events of operators in namespaces, see `event_places`, as `record_of` does.
+
+    `name` selects those about resources of this name. Malformed ones, which others have written,
+    are left out. Without permission there are none, unless they are `required`. Raises ApiError.
+    """
     selectors = [field_selector("reportingController", CONTROLLER)]
     selectors += [field_selector("regarding.name", name)] if name else []
+    params = {"fieldSelector": ",".join(selectors)}
     found: list[Json] = []
-    refusals: list[Forbidden] = []
-    for path in paths:
+    for place in places:
+        path = f"/apis/events.k8s.io/v1{place and f'/namespaces/{place}'}/events"
         try:
-            async for page in list_pages(api, path, params={"fieldSelector": ",".join(selectors)}):
+            async for page in list_pages(api, path, params=params):
                 found += page["items"]
-        except Forbidden as error:
-            refusals.append(error)
-    if required and len(refusals) == len(paths):
-        raise refusals[0]
+        except Forbidden:
+            if required:
+                raise
     return [record for each in found if (record := record_of(each)) is not None]
 
 

@@ -20,7 +20,7 @@ from operator_runner.core.texts import printable, shortened
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.watch import EventType, Extraction, watch_metadata
 from operator_runner.tools.kubeconfig import Kubeconfig
-from operator_runner.tools.operator_api.run_history import read_events
+from operator_runner.tools.operator_api.run_history import event_places, read_events
 from operator_runner.tools.operator_api.watched_kinds import (
     WatchedKind,
     other_namespaces,
@@ -114,7 +114,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Kubeconfig, options: _Options)
             bodies, queues = await asyncio.gather(
                 selected(cluster, selection), queues_of(operators)
             )
-        events = await read_events(cluster.api, namespace) if bodies else []
+        events = await read_events(cluster.api, event_places(namespace)) if bodies else []
         sources = SummarySources(by_resource(events), watched, queues)
         if options.watch and selection.errors:
             raise selection.errors[0]
@@ -304,7 +304,8 @@ class _Watching:
     async def _read_events(self) -> None:
         """Read the Events of runs; if that fails, those that are known stay."""
         with contextlib.suppress(ApiError):
-            found = await read_events(self._cluster.api, self._selection.namespace)
+            places = event_places(self._selection.namespace)
+            found = await read_events(self._cluster.api, places)
             self._sources = replace(self._sources, events=by_resource(found))
 
     async def _follow_operators(self, work_dir: Path | None) -> NoReturn:

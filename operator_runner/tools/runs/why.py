@@ -257,9 +257,10 @@ class _HistoryReader:
         ref = self.ref
         query = query_of(ref)
         records = await read_records(operators, query | {"limit": _MAX_RUNS})
-        place = None if self.everywhere else ref.namespace
+        # Those about cluster-scoped resources are in `default`.
+        places = ["" if self.everywhere else ref.namespace or "default"]
         is_required = not operators.clients
-        found = await read_events(self.api, place, ref.name, required=is_required)
+        found = await read_events(self.api, places, ref.name, required=is_required)
         events = [each for each in found if matches(each["resource"], query)]
         bodies = await self._bodies(known=bool(events or records))
         uids = {(each.namespace, each.name): uid_of(body) for each, body in bodies}

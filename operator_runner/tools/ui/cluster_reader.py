@@ -23,7 +23,11 @@ from operator_runner.telemetry.runs.received import (
     check_schedule,
 )
 from operator_runner.tools.operator_api.discovery import Operators
-from operator_runner.tools.operator_api.run_history import read_events, read_records
+from operator_runner.tools.operator_api.run_history import (
+    event_places,
+    read_events,
+    read_records,
+)
 from operator_runner.tools.operator_api.watched_kinds import WatchedKind, drifts_of, watched_kinds
 from operator_runner.tools.resources.cluster import ClusterView, ambiguous_kinds
 from operator_runner.tools.resources.listing import ResourceSelection, all_kinds
@@ -124,7 +128,7 @@ class ClusterReader:
             await api.request("GET", "/version")
             if self._are_events_old or time.monotonic() - self._events_read > _EVENTS_SECONDS:
                 self._are_events_old = False
-                self.observed.events = await read_events(api, self.namespace)
+                self.observed.events = await read_events(api, event_places(self.namespace))
                 self._events_read = time.monotonic()
         except ApiError as error:
             self.observed.fault = str(error)
