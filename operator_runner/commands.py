@@ -35,11 +35,11 @@ from operator_runner.config.flags.values import (
 )
 from operator_runner.config.watches import Loaded, schema, summarize
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.core.ansible_core import config_file
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ConfigError, exhausted_resource
 from operator_runner.core.model import Watch
 from operator_runner.core.older_collections import replacements
+from operator_runner.core.settings import config_file
 from operator_runner.telemetry import logs, output_thread
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from operator_runner.ansible import dry_run_tasks, event_results
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.core.ansible_core import config_file
 from operator_runner.core.image_paths import PROJECT, project_modules
 from operator_runner.core.model import Json, RunRequest
-from operator_runner.core.settings import AnsibleSettings
+from operator_runner.core.settings import AnsibleSettings, config_file
 
 COLLECTIONS = Path(__file__).parent.parent / "collections"
 """The collection operator_sdk.util."""

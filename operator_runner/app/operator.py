@@ -54,8 +54,8 @@ from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection, connect
 from operator_runner.olm import OperatorCondition, OperatorConditionReporter
+from operator_runner.reconcile.decide import ON_REQUEST
 from operator_runner.reconcile.dependencies import Dependencies
-from operator_runner.reconcile.drift import ON_REQUEST
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Previewer
 from operator_runner.reconcile.reconciler import Reconciler

@@ -17,7 +17,7 @@ from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.kind_names import find_watched, of_resources
-from operator_runner.reconcile.drift import ONCE
+from operator_runner.reconcile.decide import ONCE
 from operator_runner.reconcile.results import Gone, NoRun, ReconcileResult, Succeeded
 
 _log = structlog.get_logger(__name__)

@@ -1,11 +1,10 @@
-"""The installed ansible-core, the newest one that has warm runs, its settings and its paths."""
+"""The installed ansible-core, the newest one that has warm runs, and the paths that it takes."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from pathlib import Path
 
 from operator_runner.core.errors import RunError
@@ -34,20 +33,6 @@ def check_core() -> None:
 
 def _installed() -> str:
     return importlib.metadata.version("ansible-core")
-
-
-def config_file(environ: Mapping[str, str]) -> Path | None:
-    """Return the file of settings that runs read, or None.
-
-    It is chosen as by ansible-playbook, but for ./ansible.cfg: runs have other working directories.
-    """
-    named = environ.get("ANSIBLE_CONFIG", "")
-    for name in filter(None, (named, "~/.ansible.cfg", "/etc/ansible/ansible.cfg")):
-        path = Path(os.path.expandvars(name)).expanduser().absolute()
-        path = path / "ansible.cfg" if path.is_dir() else path
-        if path.is_file() and os.access(path, os.R_OK):
-            return path
-    return None
 
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)

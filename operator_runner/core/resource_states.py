@@ -6,7 +6,7 @@ the same name and moving to another replica are one `pop`; see ADR 80.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
@@ -63,6 +63,10 @@ class ResourceState:
     def find(self, kind: type[_T]) -> _T | None:
         """Return the slot of this class, None if there is none."""
         return self._slots.get(kind)
+
+    def kinds(self) -> Collection[type]:
+        """Return the classes of the slots."""
+        return self._slots.keys()
 
     def drop(self, kind: type) -> None:
         """Drop the slot of this class, without closing it."""

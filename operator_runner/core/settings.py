@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -139,6 +140,20 @@ class AnsibleSettings:
     def verbosity_for(self, gvk: GVK) -> int:
         """Return the number of v for this kind."""
         return self.verbosity_of_kind.get(gvk, self.verbosity)
+
+
+def config_file(environ: Mapping[str, str]) -> Path | None:
+    """Return the file of settings that runs read, or None.
+
+    It is chosen as by ansible-playbook, but for ./ansible.cfg: runs have other working directories.
+    """
+    named = environ.get("ANSIBLE_CONFIG", "")
+    for name in filter(None, (named, "~/.ansible.cfg", "/etc/ansible/ansible.cfg")):
+        path = Path(os.path.expandvars(name)).expanduser().absolute()
+        path = path / "ansible.cfg" if path.is_dir() else path
+        if path.is_file() and os.access(path, os.R_OK):
+            return path
+    return None
 
 
 @dataclass(frozen=True, slots=True)

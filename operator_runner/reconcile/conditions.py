@@ -29,7 +29,7 @@ _ORIGIN = re.compile(
 """The addition of Ansible to an error: `Origin: FILE:LINE:COLUMN`, an empty line, file lines."""
 _RUNNING = "Running reconciliation"
 _DESELECTED = "Deselected"
-_SUSPENDED = "SuspendedByAnnotation"
+SUSPENDED, _SUSPENDED = "Suspended", "SuspendedByAnnotation"
 _WAITING = re.compile(rf"{_RUNNING}; .*run again in \S+\Z", re.DOTALL)
 _DELETION_SECONDS = (5, 600)
 """Minimum and maximum time between runs that wait for a deletion."""
@@ -75,7 +75,7 @@ def suspended(
         text = "No run starts while suspended"
         running = new_condition("Running", "False", _SUSPENDED, text, generation)
         result = put_condition(result, running, now)
-    condition = new_condition("Suspended", "True", _SUSPENDED, message, generation)
+    condition = new_condition(SUSPENDED, "True", _SUSPENDED, message, generation)
     return put_condition(result, condition, now)
 
 
@@ -95,7 +95,7 @@ def _is(condition: Json, **fields: str) -> bool:
 
 
 def _is_suspension(condition: Json) -> bool:
-    return _is(condition, type="Suspended", reason=_SUSPENDED)
+    return _is(condition, type=SUSPENDED, reason=_SUSPENDED)
 
 
 def finished(

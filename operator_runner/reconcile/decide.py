@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from operator_runner.config.watches.selection import cleans_up
-from operator_runner.core.model import Json, Watch
-from operator_runner.reconcile.annotations import wants_suspension
+from operator_runner.core.model import Cause, Json, Trigger, Watch
+from operator_runner.reconcile.annotations import (
+    DRIFT_POLICY_CHANGED,
+    ERROR_CHANGED,
+    wants_suspension,
+)
+
+_UNCHANGED = frozenset({Trigger.START, Trigger.DEPENDENT, Trigger.PERIOD, Trigger.RETRY})
+_SETTINGS = frozenset({DRIFT_POLICY_CHANGED, ERROR_CHANGED})
+"""Details of causes that change when or how the resource is run, not what it asks for."""
+ONCE = Cause(Trigger.START, "--once")
+"""Cause of `run --once`: a request of a user, so that the role writes with every policy."""
+ON_REQUEST = Cause(Trigger.START, "on request")
+"""Cause of a reconcile by a test of a role: it writes too, unless its inputs are unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +109,11 @@ def _decide_deletion(body: Json, watch: Watch, finalizer: str | None) -> Action:
     if not cleans_up(body, watch):
         return Ignore("Resource belongs to the watch of another version")
     return Suspend(finalizer) if wants_suspension(body) else Run(cleanup=True)
+
+
+def has_change(causes: Iterable[Cause]) -> bool:
+    """Return whether a cause is a change of what the resource asks for, or a request."""
+    return any(
+        cause == ONCE or (cause.trigger not in _UNCHANGED and cause.detail not in _SETTINGS)
+        for cause in causes
+    )

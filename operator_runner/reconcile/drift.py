@@ -12,14 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from operator_runner.core.model import Cause, Drift, Json, Trigger, Watch, generation_of
+from operator_runner.core.model import Drift, Json, Trigger, Watch, generation_of
 from operator_runner.core.object_diff import ObjectDifference, summarize
 from operator_runner.core.resource_states import ResourceState, ResourceStates
 from operator_runner.core.texts import truncated
 from operator_runner.reconcile.annotations import (
     DRIFT_ANNOTATION,
-    DRIFT_POLICY_CHANGED,
-    ERROR_CHANGED,
     annotations_of,
     pending_request,
 )
@@ -29,7 +27,7 @@ from operator_runner.reconcile.conditions import (
     put_condition,
     read_conditions,
 )
-from operator_runner.reconcile.decide import Run
+from operator_runner.reconcile.decide import ON_REQUEST, Run
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
 from operator_runner.reconcile.preview import Preview
@@ -45,13 +43,6 @@ _MESSAGES = {
     Drift.WARN: "The last reconciliation wrote all objects; drift is reported",
     Drift.IGNORE: "The last reconciliation wrote all objects; drift is ignored",
 }
-_UNCHANGED = frozenset({Trigger.START, Trigger.DEPENDENT, Trigger.PERIOD, Trigger.RETRY})
-_SETTINGS = frozenset({DRIFT_POLICY_CHANGED, ERROR_CHANGED})
-"""Details of causes that change when or how the resource is run, not what it asks for."""
-ONCE = Cause(Trigger.START, "--once")
-"""Cause of `run --once`: a request of a user, so that the role writes with every policy."""
-ON_REQUEST = Cause(Trigger.START, "on request")
-"""Cause of a reconcile by a test of a role: it writes too, unless its inputs are unchanged."""
 _SHOWN = 5
 _MESSAGE_BYTES = 900
 
@@ -80,6 +71,8 @@ class DriftObserver(Observer):
         self._status = status
         self._is_tick_due = is_tick_due
         self._period = period
+        if watch.drift is Drift.ENFORCE:
+            self.marks = {DRIFT_ANNOTATION, DRIFTED, _DriftSlot}
 
     async def hold(self, run: ResourceRun) -> ReconcileResult | None:
         """See `Observer`."""
@@ -184,14 +177,6 @@ def policy_of(body: Json, watch: Watch) -> Drift:
         return Drift.ENFORCE
     # A preview of a Job would run inside the operator, without the image and limits of Jobs.
     return Drift.ENFORCE if policy is Drift.WARN and watch.job is not None else policy
-
-
-def has_change(causes: Iterable[Cause]) -> bool:
-    """Return whether a cause is a change of what the resource asks for, or a request."""
-    return any(
-        cause == ONCE or (cause.trigger not in _UNCHANGED and cause.detail not in _SETTINGS)
-        for cause in causes
-    )
 
 
 def is_drift_run(body: Json, succeeded: int | None) -> bool:

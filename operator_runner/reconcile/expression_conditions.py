@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.model import GVK, Json, ObjectRef, Watch
 from operator_runner.core.resource_states import ResourceState
 from operator_runner.core.texts import truncated
 from operator_runner.reconcile.conditions import new_condition, put_condition
@@ -121,9 +121,11 @@ class ExpressionConditions:
 class ExpressionObserver(Observer):
     """Writes the condition of the expressions that fail for a resource."""
 
-    def __init__(self, expressions: ExpressionConditions) -> None:
+    def __init__(self, watch: Watch, expressions: ExpressionConditions) -> None:
         """`expressions` has those that fail."""
         self._expressions = expressions
+        if not (watch.references or watch.triggers or watch.wake_on or watch.status):
+            self.marks = {EXPRESSION_FAILURE}
 
     def conditions(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
         """See `Observer`."""

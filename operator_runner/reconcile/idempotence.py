@@ -96,11 +96,12 @@ class IdempotenceCheck:
     """Of the current run: see `runs_needed`; 0 if something asked for the run."""
     tasks: TaskTimes = field(default_factory=TaskTimes)
     """Of the current run."""
-    _fields: dict[tuple[ObjectRef, str], _ChangedField] = field(default_factory=dict)
+    fields: dict[tuple[ObjectRef, str], _ChangedField] = field(default_factory=dict)
+    """Those that the last run changed."""
 
     def run_ended(self, changes: Sequence[FieldChange]) -> Verdict:
         """Return what a successful run has shown; `changes` are its own, in their order."""
-        old, self._fields = self._fields, {}
+        old, self.fields = self.fields, {}
         begun: dict[tuple[str, ObjectRef], list[str]] = {}
         for key, first, last in _by_field(changes)[:_MAX_FIELDS]:
             known = old.get(key)
@@ -110,11 +111,11 @@ class IdempotenceCheck:
             if not seen.is_reported and 0 < self.needed <= runs:
                 seen.is_reported = True
                 begun.setdefault((self.tasks.at(last.at), last.ref), []).append(last.path)
-            self._fields[key] = seen
+            self.fields[key] = seen
         findings = tuple(
             RepeatedChange(task, ref, tuple(paths)) for (task, ref), paths in begun.items()
         )
-        is_idempotent = not any(each.is_reported for each in self._fields.values())
+        is_idempotent = not any(each.is_reported for each in self.fields.values())
         return Verdict(findings, is_idempotent)
 
 
@@ -124,6 +125,8 @@ class IdempotenceObserver(Observer):
     def __init__(self, dependencies: Dependencies) -> None:
         """Compare what `dependents.writes` has recorded of each run."""
         self._deps = dependencies
+        # Fields that were changed in a run that something asked for have no part in a finding.
+        self.marks = {*_TIMERS, Trigger.DEPENDENT, IdempotenceCheck}
 
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`. Before the run, which begins a new record of what it writes."""
@@ -142,7 +145,10 @@ class IdempotenceObserver(Observer):
         if run.is_cleanup or run.outcome is None or not run.outcome.successful:
             return
         changes = self._deps.dependents.writes.take_changes(run.ref)
-        verdict = run.state.slot(IdempotenceCheck).run_ended(changes)
+        check = run.state.slot(IdempotenceCheck)
+        verdict = check.run_ended(changes)
+        if not check.fields:
+            run.state.drop(IdempotenceCheck)
         run.state.is_idempotent = verdict.is_idempotent
         for finding in verdict.findings:
             _log.warning(

@@ -6,7 +6,7 @@ no feature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,7 +27,8 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.resource_states import ResourceState
-from operator_runner.reconcile.annotations import Overrides
+from operator_runner.reconcile.annotations import Overrides, annotations_of
+from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.decide import Action, Run, RunDeselection
 from operator_runner.reconcile.results import ReconcileResult
 
@@ -91,6 +92,19 @@ class ResourceRun:
     """Why there is no outcome; what a condition says of that."""
     reported: Json | None = None
     """The resource after the report of a run that succeeded."""
+    observers: Sequence[Observer] = ()
+    """All of the watch; see `acting`."""
+
+    def acting(self) -> list[Observer]:
+        """Return the observers that have something to do for the resource as it is now."""
+        found: set[Hashable] = {cause.trigger for cause in self.causes}
+        found.update(annotations_of(self.body), self.state.kinds())
+        found.update(str(each.get("type")) for each in read_conditions(self.body))
+        return [
+            each
+            for each in self.observers
+            if each.marks is None or not found.isdisjoint(each.marks)
+        ]
 
     @property
     def is_deselection(self) -> bool:
@@ -151,6 +165,10 @@ class Observer:
 
     Every coroutine raises ApiError. What a feature keeps of a resource is a slot of its state.
     """
+
+    marks: Collection[Hashable] | None = None
+    """Annotations and types of conditions of a resource, slots of its state and triggers of a run:
+    the feature acts where there is one of them, and everywhere with None."""
 
     async def hold(self, run: ResourceRun) -> ReconcileResult | None:
         """Return a result in place of the action that was decided, None to carry it out."""

@@ -44,7 +44,7 @@ def observers_of(
         RecordObserver(dependencies),
         TaskObserver(dependencies, ansible),
         None if watch.prune is None else PruneObserver(watch, dependencies),
-        ExpressionObserver(dependencies.expressions),
+        ExpressionObserver(watch, dependencies.expressions),
         KstatusObserver(watch, dependencies.dependents) if watch.kstatus else None,
         RequestObserver(dependencies.cluster),
     ]

@@ -271,13 +271,10 @@ class LongTasks:
 class PlayRunner:
     """Runs plays."""
 
-    def __init__(
-        self, dependencies: Dependencies, ansible: AnsibleSettings, observers: list[Observer]
-    ) -> None:
-        """`ansible` are the settings of all runs; `observers` see each play."""
+    def __init__(self, dependencies: Dependencies, ansible: AnsibleSettings) -> None:
+        """`ansible` are the settings of all runs."""
         self._deps = dependencies
         self._ansible = ansible
-        self._observers = observers
 
     async def run(self, run: ResourceRun) -> RunOutcome:
         """Run a play to its end; return its outcome. Raises what the executor does."""
@@ -290,7 +287,7 @@ class PlayRunner:
         held = self._deps.dependents.hold_events(run.ref, is_new=CREATED in run.causes)
         with held, access as kubeconfig:
             async with AsyncExitStack() as stack:
-                contexts = [observer.playing(run) for observer in self._observers]
+                contexts = [observer.playing(run) for observer in run.acting()]
                 entered = [await stack.enter_async_context(each) for each in contexts]
                 handlers = [each for each in entered if each is not None]
 
@@ -301,7 +298,7 @@ class PlayRunner:
                 request = self._request(run, kubeconfig)
                 outcome = await self._deps.executor.run(request, on_event)
                 outcome = awaiting_deletion(await self._explained(run.ref, outcome), run.body)
-                for observer in self._observers:
+                for observer in run.acting():
                     outcome = await observer.played(run, outcome)
                 run.outcome = outcome
         return outcome

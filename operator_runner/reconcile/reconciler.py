@@ -38,15 +38,21 @@ from operator_runner.reconcile.conditions import (
     is_waiting,
     read_conditions,
 )
-from operator_runner.reconcile.decide import AddMetadata, Ignore, Run, RunDeselection, decide
+from operator_runner.reconcile.decide import (
+    AddMetadata,
+    Ignore,
+    Run,
+    RunDeselection,
+    decide,
+    has_change,
+)
 from operator_runner.reconcile.dependencies import Dependencies
-from operator_runner.reconcile.drift import has_change
 from operator_runner.reconcile.metadata_patches import (
     change_metadata,
     without_annotation,
     without_finalizer,
 )
-from operator_runner.reconcile.observer import Observer, Phase, ResourceRun
+from operator_runner.reconcile.observer import Phase, ResourceRun
 from operator_runner.reconcile.observers import observers_of
 from operator_runner.reconcile.play import PlayRunner
 from operator_runner.reconcile.report import Reporter
@@ -77,11 +83,9 @@ class Reconciler:
         self._states = dependencies.states
         own = watch.reconcile_period
         self._period = clamp_period(period if own is None else own) or None
-        # Reports call the observers, and some of these report.
-        self._observers: list[Observer] = []
-        self._reporter = Reporter(watch, dependencies, self._observers)
-        self._observers += observers_of(watch, dependencies, self._reporter, ansible, self._period)
-        self._plays = PlayRunner(dependencies, ansible, self._observers)
+        self._reporter = Reporter(watch, dependencies)
+        self._observers = observers_of(watch, dependencies, self._reporter, ansible, self._period)
+        self._plays = PlayRunner(dependencies, ansible)
         self._superseding = SupersedeMonitor(watch, dependencies.cluster.get)
 
     def on_event(self, ref: ObjectRef, cause: Cause) -> None:
@@ -146,7 +150,8 @@ class Reconciler:
         )
         is_deselection = isinstance(action, RunDeselection)
         watch = _deselecting(self._watch) if is_deselection else self._watch
-        return ResourceRun(ref, body, causes, watch, self._states.of(ref), action)
+        state = self._states.of(ref)
+        return ResourceRun(ref, body, causes, watch, state, action, observers=self._observers)
 
     async def _held(self, run: ResourceRun) -> ReconcileResult | None:
         """Return the result if nothing is to be run, or an observer holds the run."""
@@ -164,7 +169,7 @@ class Reconciler:
             async with self._deps.queue.without_slot(run.ref):
                 await self._refuse(run, fault)
                 return await self._ended(run, NoRun(fault, failed=True))
-        for observer in self._observers:
+        for observer in run.acting():
             if (held := await observer.hold(run)) is not None:
                 return held
         return None
@@ -184,7 +189,7 @@ class Reconciler:
         run.state.is_unapplied = True
         run.overrides = read_overrides(run.body, as_job=self._watch.job is not None)
         try:
-            for observer in self._observers:
+            for observer in run.acting():
                 await observer.begin(run)
         except RunError as error:
             run.message = f"Unable to run reconciliation: {error}"
@@ -236,7 +241,7 @@ class Reconciler:
         is_done = outcome.successful and outcome.requeue_after is None
         if is_done and run.is_deletion:
             return await self._remove_finalizer(run)
-        for observer in self._observers:
+        for observer in run.acting():
             observer.reporting(run)
         if is_done and run.is_deselection:
             return await self._deselected(run)
@@ -268,7 +273,7 @@ class Reconciler:
         return Failed(message=message)
 
     async def _ended(self, run: ResourceRun, result: ReconcileResult) -> ReconcileResult:
-        for observer in self._observers:
+        for observer in run.acting():
             await observer.ended(run, result)
         return result
 
@@ -322,9 +327,10 @@ class Reconciler:
         # The resource may have been edited since, and this failure is not about that.
         generation = state.generation or generation_of(body)
         failed = body | {"metadata": body["metadata"] | {"generation": generation}}
-        run = ResourceRun(ref, failed, causes, self._watch, state, Run(cleanup=False))
+        action, observers = Run(cleanup=False), self._observers
+        run = ResourceRun(ref, failed, causes, self._watch, state, action, observers=observers)
         run.message = message
-        for observer in self._observers:
+        for observer in run.acting():
             if await observer.takes_failure(run):
                 return
         state.is_unapplied = True

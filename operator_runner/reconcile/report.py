@@ -25,7 +25,7 @@ from operator_runner.reconcile import conditions as base
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status_writer import DeclaredStatusWriter
 from operator_runner.reconcile.dependencies import Dependencies
-from operator_runner.reconcile.observer import REPORTS, Observer, Phase, ResourceRun
+from operator_runner.reconcile.observer import REPORTS, Phase, ResourceRun
 from operator_runner.reconcile.status import StatusWriter
 
 _log = structlog.get_logger(__name__)
@@ -36,11 +36,10 @@ _EVENT_MESSAGE_BYTES = 300
 class Reporter:
     """Reports the runs of one watch. Every coroutine raises ApiError."""
 
-    def __init__(self, watch: Watch, dependencies: Dependencies, observers: list[Observer]) -> None:
-        """Write conditions only if the watch has `manageStatus`, also those of `observers`."""
+    def __init__(self, watch: Watch, dependencies: Dependencies) -> None:
+        """Write conditions only if the watch has `manageStatus`."""
         self._manage_status = watch.manage_status
         self._cluster = dependencies.cluster
-        self._observers = observers
         self.status = StatusWriter(self._cluster, dependencies.other_writers)
         self._declared: DeclaredStatusWriter | None = None
         if watch.status is not None and watch.manage_status:
@@ -59,13 +58,13 @@ class Reporter:
 
         def change(old: Sequence[Json]) -> list[Json]:
             new = _base_conditions(run, phase, old)
-            for observer in self._observers:
+            for observer in run.acting():
                 new = observer.conditions(run, phase, new)
             return new
 
         def finish(new: Sequence[Json]) -> list[Json]:
             result = list(new)
-            for observer in self._observers:
+            for observer in run.acting():
                 result = observer.summarize(run, phase, result)
             return result
 

@@ -10,6 +10,7 @@ from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json, ObjectRef, Trigger
 from operator_runner.reconcile import conditions as base
 from operator_runner.reconcile.annotations import (
+    REQUEST_ANNOTATION,
     SUSPEND_ANNOTATION,
     HandledRequest,
     RequestResult,
@@ -38,6 +39,7 @@ class SuspensionObserver(Observer):
     def __init__(self, reporter: Reporter) -> None:
         """Write the condition with `reporter`."""
         self._reporter = reporter
+        self.marks = {SUSPEND_ANNOTATION, base.SUSPENDED, _SuspensionSlot}
 
     async def hold(self, run: ResourceRun) -> NoRun | None:
         """See `Observer`."""
@@ -55,7 +57,7 @@ class SuspensionObserver(Observer):
     async def begin(self, run: ResourceRun) -> None:
         """See `Observer`."""
         run.state.is_suspended = False
-        run.state.slot(_SuspensionSlot).logged = ""
+        run.state.drop(_SuspensionSlot)
 
     def conditions(self, run: ResourceRun, phase: Phase, conditions: list[Json]) -> list[Json]:
         """See `Observer`; `started` and `finished` remove the condition."""
@@ -80,6 +82,7 @@ class RequestObserver(Observer):
     def __init__(self, cluster: ClusterClient) -> None:
         """Take the cluster to write to."""
         self._cluster = cluster
+        self.marks = {REQUEST_ANNOTATION}
 
     async def ended(self, run: ResourceRun, result: ReconcileResult) -> None:
         """See `Observer`. A superseded run does not count: the next one follows at once."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from operator_runner.core.ansible_core import config_file
 from operator_runner.core.model import Watch
+from operator_runner.core.settings import config_file
 
 _log = structlog.get_logger(__name__)
 

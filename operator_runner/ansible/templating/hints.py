@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Collection
 
-from operator_runner.reconcile.snake_case import to_snake
+from operator_runner.reconcile.variables import to_snake
 
 _MIN_SIMILARITY = 0.75
 _MAX_NAMES = 2000

@@ -34,7 +34,7 @@ class _Wait:
 
 
 @dataclass(slots=True)
-class _Debounced:
+class Debounced:
     """The causes of one resource that are enqueued later."""
 
     pause: _Pause | None = None
@@ -46,6 +46,14 @@ class _Debounced:
             if each is not None:
                 each.timer.cancel()
         self.pause = self.wait = None
+
+    def drop_wait(self) -> Collection[Cause]:
+        """Drop and return the causes that wait for further ones."""
+        wait, self.wait = self.wait, None
+        if wait is None:
+            return ()
+        wait.timer.cancel()
+        return wait.causes
 
 
 class Debouncer:
@@ -80,12 +88,12 @@ class Debouncer:
             for cause in causes:
                 self._enqueue(owner, cause)
             return
-        known = state.slot(_Debounced)
+        known = state.slot(Debounced)
         if causes and min(calm, self._limit) > 0:
             self._wait(owner, known, causes, calm)
             return
         if causes:
-            causes = [*_drop_wait(known), *causes]
+            causes = [*known.drop_wait(), *causes]
         if known.pause is not None:
             known.pause.causes.update(dict.fromkeys(causes))
         elif causes:
@@ -95,42 +103,29 @@ class Debouncer:
 
     def stop(self) -> None:
         """Drop all waiting causes."""
-        for _, known in self._states.slots(_Debounced):
+        for _, known in self._states.slots(Debounced):
             known.close()
 
-    def run_started(self, owner: ObjectRef) -> None:
-        """Drop the causes that wait for further ones: the run that starts sees their objects."""
-        if (known := self._states.find(owner, _Debounced)) is not None:
-            _drop_wait(known)
-
     def _wait(
-        self, owner: ObjectRef, known: _Debounced, causes: Collection[Cause], calm: float
+        self, owner: ObjectRef, known: Debounced, causes: Collection[Cause], calm: float
     ) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._limit if known.wait is None else known.wait.end
-        former = _drop_wait(known)
+        former = known.drop_wait()
         timer = loop.call_at(min(loop.time() + calm, end), self._end_wait, owner, known)
         known.wait = _Wait(timer, end, dict.fromkeys([*former, *causes]))
 
-    def _end_wait(self, owner: ObjectRef, known: _Debounced) -> None:
-        self.add_group(owner, _drop_wait(known))
+    def _end_wait(self, owner: ObjectRef, known: Debounced) -> None:
+        self.add_group(owner, known.drop_wait())
 
-    def _begin(self, owner: ObjectRef, known: _Debounced) -> None:
+    def _begin(self, owner: ObjectRef, known: Debounced) -> None:
         timer = asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._end, owner, known)
         known.pause = _Pause(timer)
 
-    def _end(self, owner: ObjectRef, known: _Debounced) -> None:
+    def _end(self, owner: ObjectRef, known: Debounced) -> None:
         causes = () if known.pause is None else known.pause.causes
         known.pause = None
         if causes:
             self._begin(owner, known)
         for cause in causes:
             self._enqueue(owner, cause)
-
-
-def _drop_wait(known: _Debounced) -> Collection[Cause]:
-    wait, known.wait = known.wait, None
-    if wait is None:
-        return ()
-    wait.timer.cancel()
-    return wait.causes

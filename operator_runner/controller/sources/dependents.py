@@ -23,7 +23,7 @@ from operator_runner.controller.predicates.wake_on_fields import (
     WakeOnChanges,
     WakeOnFields,
 )
-from operator_runner.controller.sources.debouncing import Debouncer
+from operator_runner.controller.sources.debouncing import Debounced, Debouncer
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.pod_causes import EVENT, PodCauses
@@ -363,7 +363,8 @@ class Dependents:
         self.writes.begin(owner)
         if self._wake_on is not None:
             self._wake_on.run_started(owner)
-        self._debouncer.run_started(owner)
+        if (debounced := self._states.find(owner, Debounced)) is not None:
+            debounced.drop_wait()  # The run that starts sees their objects.
         began = asyncio.get_running_loop().time()
         try:
             yield

@@ -20,7 +20,7 @@ import yaml
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ReservedNames, RunContent, Watch
 from operator_runner.reconcile.reserved_fields import ReservationReason, reserved_fields
-from operator_runner.reconcile.snake_case import to_snake
+from operator_runner.reconcile.variables import to_snake
 
 _NAME = re.compile(r"[a-z][A-Za-z0-9]{0,62}")
 _LIST = "[]"

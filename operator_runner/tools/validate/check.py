@@ -18,7 +18,7 @@ from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.image_paths import project_modules
 from operator_runner.core.model import Watch
-from operator_runner.reconcile.snake_case import to_snake
+from operator_runner.reconcile.variables import to_snake
 from operator_runner.tools import yaml_io
 from operator_runner.tools.validate import conditions, expressions, project
 from operator_runner.tools.validate.expressions import Uses

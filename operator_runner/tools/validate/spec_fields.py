@@ -14,8 +14,7 @@ from ansible.module_utils.common.parameters import DEFAULT_TYPE_VALIDATORS
 
 from operator_runner.ansible.templating.hints import key_hint, suggestion, variable_hint
 from operator_runner.core.model import Json, Watch
-from operator_runner.reconcile.snake_case import to_snake
-from operator_runner.reconcile.variables import META, SCHEDULE_TIME, object_name
+from operator_runner.reconcile.variables import META, SCHEDULE_TIME, object_name, to_snake
 from operator_runner.tools.validate.expressions import ITEM, AttributeUse, Path, Uses
 from operator_runner.tools.validate.findings import PlacedMessage
 from operator_runner.tools.validate.kinds import schemas

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from operator_runner.controller.sources import debouncing
-from operator_runner.controller.sources.debouncing import Debouncer
+from operator_runner.controller.sources.debouncing import Debounced, Debouncer
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.core.resource_states import ResourceStates
 from tests.fakes.states import KnownStates
@@ -90,7 +90,7 @@ async def test_waits_are_bounded_and_end_with_a_run(
     """A cause that waits is enqueued at the limit, and dropped when a run starts."""
     debouncer = Debouncer(states, lambda ref, cause: woken.put_nowait((ref, cause)), 0.05)
     debouncer.add(OWNER, CAUSES[0], calm=3600)
-    debouncer.run_started(OWNER)
+    states.of(OWNER).slot(Debounced).drop_wait()
     debouncer.add(OTHER, CAUSES[1], calm=3600)
     async with asyncio.timeout(60):
         assert await woken.get() == (OTHER, CAUSES[1])

@@ -31,7 +31,7 @@ from operator_runner.reconcile.annotations import (
     REQUEST_ANNOTATION,
     SUSPEND_ANNOTATION,
 )
-from operator_runner.reconcile.drift import has_change
+from operator_runner.reconcile.decide import has_change
 
 FOO = GVK("example.com", "v1", "Foo")
 WATCH = Watch(FOO, RunContent(role=Path("/roles/foo")))

@@ -28,12 +28,11 @@ from operator_runner.reconcile.annotations import (
     requested_change,
 )
 from operator_runner.reconcile.conditions import put_condition
+from operator_runner.reconcile.decide import ONCE, has_change
 from operator_runner.reconcile.drift import (
-    ONCE,
     after_run,
     condition_of,
     drift_text,
-    has_change,
     is_drift_run,
     policy_of,
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.reconcile.snake_case import snake_keys, to_snake
+from operator_runner.reconcile.variables import snake_keys, to_snake
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
