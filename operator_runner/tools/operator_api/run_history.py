@@ -26,15 +26,16 @@ from operator_runner.telemetry.runs.records import timestamp
 from operator_runner.tools.operator_api.discovery import Operators
 from operator_runner.tools.run_lines import FAILED
 
-_SUCCEEDED = "succeeded"
 _OUTCOMES = {
-    "Successful": _SUCCEEDED,
+    "Successful": "succeeded",
     "Failed": FAILED,
     "ReconcileLoop": "looping",
     "NotIdempotent": "not idempotent",
     "LongTask": "long task",
 }
 """By the reason of an Event; others are the reason."""
+_ENDS = {"Successful", "Failed", "Deselected"}
+"""Reasons of the Events about the end of a run."""
 _REFERENCE = ("apiVersion", "kind", "name", "namespace", "uid")
 
 
@@ -94,13 +95,14 @@ def record_of(event: Json) -> Json | None:
         series, regarding = event.get("series") or {}, event.get("regarding") or {}
         first = datetime.fromisoformat(event["eventTime"])
         ended = datetime.fromisoformat(series.get("lastObservedTime") or event["eventTime"])
-        if None in {first.tzinfo, ended.tzinfo} or not regarding.keys() >= {*_REFERENCE[:3]}:
+        resource = {key: str(regarding[key]) for key in _REFERENCE if regarding.get(key)}
+        if None in {first.tzinfo, ended.tzinfo} or not resource.keys() >= {*_REFERENCE[:3]}:
             return None
         cause, seconds = annotations.get(CAUSE_ANNOTATION), annotations.get(DURATION_ANNOTATION)
         is_warning, reason, note = event["type"] == "Warning", event["reason"], event["note"]
         return {
             "id": annotations.get(RUN_ANNOTATION, ""),
-            "resource": {key: str(regarding[key]) for key in _REFERENCE if regarding.get(key)},
+            "resource": resource,
             "outcome": _OUTCOMES.get(reason, reason),
             "reason": reason,
             "started": timestamp(ended - timedelta(seconds=float(seconds or 0.0))),
@@ -119,11 +121,7 @@ def record_of(event: Json) -> Json | None:
 def unrecorded(events: Iterable[Json], records: Iterable[Json]) -> list[Json]:
     """Return the Events about runs that are not among the records, and all findings."""
     ids = {each["id"] for each in records}
-    return [
-        each
-        for each in events
-        if each["outcome"] not in {_SUCCEEDED, FAILED} or each["id"] not in ids
-    ]
+    return [each for each in events if each["reason"] not in _ENDS or each["id"] not in ids]
 
 
 def regards(resource: Json, uid: str | None) -> bool:

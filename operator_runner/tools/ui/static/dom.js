@@ -112,7 +112,12 @@ function makeRow(key, cells) {
 // Shows items as rows; `key` gives what identifies an item, `cells` the contents of its cells.
 export function showRows(table, items, key, cells) {
   const body = table.tBodies[0];
-  const known = new Map(Array.from(body.rows, (row) => [row.dataset.key, row]));
+  const known = new Map();
+  // Of equal keys, the first row is used again.
+  for (const row of Array.from(body.rows)) {
+    if (known.has(row.dataset.key)) row.remove();
+    else known.set(row.dataset.key, row);
+  }
   const isFirst = table.dataset.filled === undefined;
   table.dataset.filled = "";
   if (table.tHead) table.tHead.hidden = items.length === 0;

@@ -6,7 +6,7 @@ import { outcome, timelineCell } from "./views.js";
 export function showRun(run) {
   const report = run.report ?? { facts: [], tasks: [], requests: [], changes: [], output: "", log: [], dropped: {} };
   setText(byId("title-run"), `Run ${run.id}${run.outcome ? `: ${run.outcome}` : ""}`);
-  setText(byId("run-message"), run.missing ? "No operator that answers keeps this run, and no Event has it." : "");
+  setText(byId("run-message"), run.missing ? "No operator that answers keeps this run." : "");
   byId("run-facts").hidden = report.facts.length === 0;
   showRows(byId("run-facts"), report.facts, ([name]) => name, ([name, value]) => [head(name), value]);
   showBars("tasks", report.tasks);

@@ -90,7 +90,7 @@ export function showLoops(items) {
   setText(byId("caption-loops"), items.length
     ? `${plural(items.length, "resource")} whose runs trigger themselves or change the same fields each time; from Events of the last hour`
     : "No resource is in a loop");
-  showRows(byId("loops"), items, (item) => `${item.key} ${item.reason} ${item.cause}`, (item) => [
+  showRows(byId("loops"), items, (item) => `${item.key} ${item.reason} ${item.cause} ${item.message}`, (item) => [
     name(item), namespace(item), outcome(item.outcome), tight(age(item.ended)), String(item.count ?? 1),
     tight(due(item.due)), wide(item.message || item.cause),
   ]);
@@ -107,7 +107,7 @@ export function showWhy(found) {
     timelineCell({ ...item.bar, isQuiet: true }), wide(item.cause), wide(item.message),
   ]);
   setText(byId("caption-why-events"), found.events.length ? plural(found.events.length, "Event") : none("No other Events"));
-  showRows(byId("why-events"), found.events, (item) => `${item.ended} ${item.outcome} ${item.runID}`, (item) => [
+  showRows(byId("why-events"), found.events, (item) => `${item.ended} ${item.outcome} ${item.runID} ${item.message}`, (item) => [
     head(age(item.ended)), outcome(item.outcome), String(item.count), wide(item.cause), wide(item.message),
   ]);
   setText(byId("caption-why-objects"), found.objects.length
