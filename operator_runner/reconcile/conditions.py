@@ -29,7 +29,8 @@ _ORIGIN = re.compile(
 """The addition of Ansible to an error: `Origin: FILE:LINE:COLUMN`, an empty line, file lines."""
 _RUNNING = "Running reconciliation"
 _DESELECTED = "Deselected"
-SUSPENDED, _SUSPENDED = "Suspended", "SuspendedByAnnotation"
+SUSPENDED = "Suspended"
+_BY_ANNOTATION = "SuspendedByAnnotation"
 _WAITING = re.compile(rf"{_RUNNING}; .*run again in \S+\Z", re.DOTALL)
 _DELETION_SECONDS = (5, 600)
 """Minimum and maximum time between runs that wait for a deletion."""
@@ -73,9 +74,9 @@ def suspended(
     result = list(conditions)
     if any(map(partial(_is, type="Running", reason="Running"), result)):
         text = "No run starts while suspended"
-        running = new_condition("Running", "False", _SUSPENDED, text, generation)
+        running = new_condition("Running", "False", _BY_ANNOTATION, text, generation)
         result = put_condition(result, running, now)
-    condition = new_condition(SUSPENDED, "True", _SUSPENDED, message, generation)
+    condition = new_condition(SUSPENDED, "True", _BY_ANNOTATION, message, generation)
     return put_condition(result, condition, now)
 
 
@@ -95,7 +96,7 @@ def _is(condition: Json, **fields: str) -> bool:
 
 
 def _is_suspension(condition: Json) -> bool:
-    return _is(condition, type=SUSPENDED, reason=_SUSPENDED)
+    return _is(condition, type=SUSPENDED, reason=_BY_ANNOTATION)
 
 
 def finished(

@@ -327,8 +327,15 @@ class Reconciler:
         # The resource may have been edited since, and this failure is not about that.
         generation = state.generation or generation_of(body)
         failed = body | {"metadata": body["metadata"] | {"generation": generation}}
-        action, observers = Run(cleanup=False), self._observers
-        run = ResourceRun(ref, failed, causes, self._watch, state, action, observers=observers)
+        run = ResourceRun(
+            ref,
+            failed,
+            causes,
+            self._watch,
+            state,
+            Run(cleanup=False),
+            observers=self._observers,
+        )
         run.message = message
         for observer in run.acting():
             if await observer.takes_failure(run):

@@ -31,7 +31,8 @@ from typing import Any
 
 _VERSIONS = {(3, 12), (3, 13)}
 """CPython with this layout: an object begins with 32 bits, immortal if the highest one is set."""
-_POINTER_BYTES, _COUNT_BYTES = 8, 4
+_POINTER_BYTES = 8
+_COUNT_BYTES = 4
 _IS_HEAP_TYPE = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: the type is not defined statically, in C."""
 _PLAIN = frozenset(
@@ -98,8 +99,11 @@ def _mark_new(found: list[Any], kinds: dict[type, bool]) -> list[Any]:
 
     `kinds` has what `_is_plain` returned. Without calls in its loop: there are half a million.
     """
-    counts, count_of, new = _counts(), sys.getrefcount, []
-    immortal, threshold = counts[id(None) // _COUNT_BYTES], count_of(None)
+    counts = _counts()
+    count_of = sys.getrefcount
+    immortal = counts[id(None) // _COUNT_BYTES]
+    threshold = count_of(None)
+    new: list[Any] = []
     for value in found:
         if count_of(value) < threshold:
             kind = type(value)
@@ -152,8 +156,10 @@ def _is_observed(value: Any) -> bool:
 def _takes_effect() -> bool:
     """Try it with an object of our own."""
     probe: list[Any] = []
-    counts, place = _counts(), id(probe) // _COUNT_BYTES
-    before, immortal = counts[place], counts[id(None) // _COUNT_BYTES]
+    counts = _counts()
+    place = id(probe) // _COUNT_BYTES
+    before = counts[place]
+    immortal = counts[id(None) // _COUNT_BYTES]
     counts[place] = immortal
     references = [probe] * 10
     is_unchanged = counts[place] == immortal

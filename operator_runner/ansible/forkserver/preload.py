@@ -248,7 +248,8 @@ def _use_huge_pages() -> None:
 
     Source: madvise(2), MADV_COLLAPSE, since Linux 6.1; where it is missing nothing changes.
     """
-    libc, size = ctypes.CDLL(None), _HUGE_PAGE_BYTES
+    libc = ctypes.CDLL(None)
+    size = _HUGE_PAGE_BYTES
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     for line in Path("/proc/self/maps").read_text().splitlines():
         addresses, access, _offset, _device, _inode, *name = line.split(maxsplit=5)

@@ -27,7 +27,6 @@ from operator_runner.core.model import (
     LAST_APPLIED,
     TEST_ANNOTATION,
     Json,
-    LabelSelector,
     LabelSelectorRequirement,
     ObjectTrigger,
     TriggerTargets,
@@ -166,8 +165,7 @@ def is_deselected(body: Json, watch: Watch) -> bool:
 
 def _matches(body: Json, watch: Watch) -> bool:
     """Return whether selector and `when` match. Raises ValueError if `when` has no value."""
-    selector, labels = watch.selector, body["metadata"].get("labels") or {}
-    if selector != LabelSelector() and not match_labels(selector, labels):
+    if not match_labels(watch.selector, body["metadata"].get("labels") or {}):
         return False
     return watch.when is None or is_true(evaluate(watch.when, body))
 

@@ -235,8 +235,8 @@ async def follow_operators(
 ) -> AsyncGenerator[Operators]:
     """Yield the operators again each `pause` seconds, without end.
 
-    They are the same for a minute or until one does not answer; while there is none, each time is
-    a search.
+    They are searched for again after a minute, or as soon as one does not answer. Without an
+    operator, each time is a new search.
     """
     while True:
         begun = time.monotonic()
